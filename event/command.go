@@ -1,0 +1,146 @@
+package event
+
+import "encoding/json"
+
+// Kind says what a command asks for.
+type Kind string
+
+// Command kinds. Invoke and steer bring input and are taken in order; the
+// others concern a run that is there and are taken first.
+const (
+	Invoke  Kind = "invoke"
+	Cancel  Kind = "cancel"
+	Steer   Kind = "steer"
+	Stop    Kind = "stop"
+	Resume  Kind = "resume"
+	Approve Kind = "approve"
+	Deny    Kind = "deny"
+	Result  Kind = "tool_result"
+	Expire  Kind = "expire"
+)
+
+// A Command is what a client wants of a session. It waits in the session's
+// inbox until the event that answers it is committed; CommandID makes that
+// idempotent.
+type Command struct {
+	V           int            `json:"v"`
+	CommandID   string         `json:"command_id"`
+	Kind        Kind           `json:"kind"`
+	SessionID   string         `json:"session_id"`
+	RunID       string         `json:"run_id"`
+	TraceID     string         `json:"trace_id,omitempty"`
+	Traceparent string         `json:"traceparent,omitempty"`
+	Agent       string         `json:"agent,omitempty"`
+	Messages    []InputMessage `json:"messages,omitempty"`
+	Config      *RunConfig     `json:"config,omitempty"`
+	By          string         `json:"by,omitempty"` // who asks: a key's name or "client"
+	Reason      string         `json:"reason,omitempty"`
+	Time        Time           `json:"time"`
+}
+
+// An InputMessage is a message that a client sends. One whose MessageID the
+// session already holds is left out.
+type InputMessage struct {
+	MessageID string     `json:"message_id"`
+	Role      Role       `json:"role"`
+	Parts     []Part     `json:"parts,omitempty"`
+	Calls     []PastCall `json:"calls,omitempty"` // of an assistant's message
+}
+
+// A PastCall is a tool call of a conversation that began elsewhere.
+type PastCall struct {
+	CallID  string `json:"call_id"`
+	Name    string `json:"name"`
+	Args    string `json:"args"`
+	Content []Part `json:"content,omitempty"` // the answer, if there was one
+}
+
+// RunConfig narrows what the agent's file allows, never widens it.
+type RunConfig struct {
+	Emit   *Emit   `json:"emit,omitempty"`
+	Limits *Limits `json:"limits,omitempty"`
+}
+
+// Emit says what clients see of a run; the rest is internal.
+type Emit struct {
+	Tools     ToolNames `json:"tools,omitzero"`
+	Reasoning *bool     `json:"reasoning,omitempty"`
+	Subagents *bool     `json:"subagents,omitempty"`
+}
+
+// Limits of one run; zero means the agent's own.
+type Limits struct {
+	Steps     int     `json:"steps,omitempty"`
+	ToolCalls int     `json:"tool_calls,omitempty"`
+	Tokens    int64   `json:"tokens,omitempty"`
+	CostUSD   float64 `json:"cost_usd,omitempty"`
+	WallMS    int64   `json:"wall_ms,omitempty"`
+}
+
+// ToolNames is "all", "none" or a list of tool names.
+type ToolNames struct {
+	All   bool
+	Names []string
+	set   bool
+}
+
+// AllTools and NoTools are the two words.
+var (
+	AllTools = ToolNames{All: true, set: true}
+	NoTools  = ToolNames{set: true}
+)
+
+// SomeTools names tools.
+func SomeTools(names ...string) ToolNames { return ToolNames{Names: names, set: true} }
+
+// IsZero reports that nothing was said.
+func (n ToolNames) IsZero() bool { return !n.set }
+
+// Has reports whether the named tool is meant.
+func (n ToolNames) Has(name string) bool {
+	if n.All {
+		return true
+	}
+	for _, s := range n.Names {
+		if s == name {
+			return true
+		}
+	}
+	return false
+}
+
+// MarshalJSON writes the word or the list.
+func (n ToolNames) MarshalJSON() ([]byte, error) {
+	switch {
+	case n.All:
+		return []byte(`"all"`), nil
+	case len(n.Names) == 0:
+		return []byte(`"none"`), nil
+	}
+	return json.Marshal(n.Names)
+}
+
+// UnmarshalJSON reads "all", "none" or a list.
+func (n *ToolNames) UnmarshalJSON(b []byte) error {
+	n.set = true
+	var word string
+	if json.Unmarshal(b, &word) == nil {
+		switch word {
+		case "all":
+			n.All = true
+			return nil
+		case "none":
+			return nil
+		}
+	}
+	if err := json.Unmarshal(b, &n.Names); err != nil {
+		return errToolNames
+	}
+	return nil
+}
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+const errToolNames = constError(`expected "all", "none" or a list of tool names`)

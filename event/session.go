@@ -1,0 +1,333 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// FoldVersion changes when the same events fold to another Session, so that
+// stored snapshots of an older fold are made anew.
+const FoldVersion = 1
+
+// keptCommands is how many command ids a session remembers, so that a command
+// delivered again is known (its inbox entry outlives it by seconds, not by this).
+const keptCommands = 1000
+
+// A Session is the fold of a session's events 1..Seq: the whole conversation as
+// a value. It is not safe for concurrent use.
+type Session struct {
+	V          int             `json:"v"`
+	Seq        Seq             `json:"seq"`
+	SessionID  string          `json:"session_id"`
+	Agent      string          `json:"agent"`
+	CreatedAt  Time            `json:"created_at"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"`
+	Messages   []*Message      `json:"messages,omitempty"`
+	ToolCalls  []*ToolCall     `json:"tool_calls,omitempty"`
+	Artifacts  []*Artifact     `json:"artifacts,omitempty"`
+	Approvals  []*Approval     `json:"approvals,omitempty"` // open ones
+	Runs       []*Run          `json:"runs,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`
+	Activities []*Activity     `json:"activities,omitempty"`
+
+	// Book is what workers need and clients do not see.
+	Book *Book `json:"book,omitempty"`
+
+	messages  map[string]*Message
+	calls     map[string]*ToolCall
+	artifacts map[string]*Artifact
+	runs      map[string]*Run
+}
+
+// Book is the worker's part of a fold.
+type Book struct {
+	Fold      int       `json:"fold"` // FoldVersion
+	Commands  []string  `json:"commands,omitempty"`
+	Queue     []*Queued `json:"queue,omitempty"`     // runs that wait their turn, in order
+	Reasoning []*Part   `json:"reasoning,omitempty"` // of the message that has not started yet
+	Claim     *Claim    `json:"claim,omitempty"`     // the last one
+	// Claims counts claims since the last step or tool result: a session that
+	// kills its workers never makes progress.
+	Claims int `json:"claims,omitempty"`
+}
+
+// A Claim says which worker took the session over, and whether it let go.
+type Claim struct {
+	Worker   string `json:"worker"`
+	Attempt  int    `json:"attempt"`
+	Seq      Seq    `json:"seq"`
+	Released bool   `json:"released,omitempty"`
+}
+
+// Queued is a run that was accepted while another one was going on.
+type Queued struct {
+	RunID   string `json:"run_id"`
+	TraceID string `json:"trace_id,omitempty"`
+	RunQueuedData
+}
+
+// A Message of the conversation. Parts of a streaming one grow.
+type Message struct {
+	MessageID string  `json:"message_id"`
+	RunID     string  `json:"run_id,omitempty"`
+	Role      Role    `json:"role"`
+	Status    Status  `json:"status"` // streaming | completed
+	Parts     []*Part `json:"parts"`
+
+	growing []byte // what the last part has gained since settle
+}
+
+// A ToolCall with its state. Args is the model's raw text.
+type ToolCall struct {
+	CallID     string          `json:"call_id"`
+	RunID      string          `json:"run_id,omitempty"`
+	MessageID  string          `json:"message_id"`
+	Name       string          `json:"name"`
+	Executor   Executor        `json:"executor"`
+	Args       string          `json:"args"`
+	Status     Status          `json:"status"` // pending | waiting_approval | running | completed | failed
+	Attempt    int             `json:"attempt,omitempty"`
+	Progress   *Progress       `json:"progress,omitempty"`
+	Content    []Part          `json:"content,omitempty"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Truncated  bool            `json:"truncated,omitempty"`
+	Artifact   *Part           `json:"artifact,omitempty"`
+	Code       Code            `json:"code,omitempty"`
+	Message    string          `json:"message,omitempty"`
+	Outcome    Outcome         `json:"outcome,omitempty"`
+	Redacted   bool            `json:"redacted,omitempty"`
+	Internal   bool            `json:"internal,omitempty"`
+
+	argsDone bool
+	growing  []byte
+}
+
+// Done reports whether the call has its result.
+func (c *ToolCall) Done() bool { return c.Status == Completed || c.Status == Failed }
+
+// An Artifact of the session.
+type Artifact struct {
+	ArtifactID string `json:"artifact_id"`
+	RunID      string `json:"run_id,omitempty"`
+	CallID     string `json:"-"`
+	Name       string `json:"name"`
+	MediaType  string `json:"media_type"`
+	Bytes      int64  `json:"bytes"`
+	SHA256     string `json:"sha256,omitempty"`
+	URL        string `json:"url,omitempty"`
+	Status     Status `json:"status"` // writing | completed | abandoned
+	Internal   bool   `json:"internal,omitempty"`
+}
+
+// An Approval that somebody must give.
+type Approval struct {
+	RunID string `json:"run_id"`
+	ApprovalRequestedData
+}
+
+// An Activity is an opaque piece of user interface that an agent keeps current.
+type Activity struct {
+	ActivityData
+	Internal bool `json:"internal,omitempty"`
+}
+
+// A Run of the session.
+type Run struct {
+	RunID        string       `json:"run_id"`
+	TraceID      string       `json:"trace_id,omitempty"`
+	Agent        string       `json:"agent"`
+	ParentRunID  string       `json:"parent_run_id,omitempty"`
+	ParentCallID string       `json:"parent_call_id,omitempty"`
+	Status       Status       `json:"status"`
+	StartedAt    *Time        `json:"started_at,omitempty"`
+	EndedAt      *Time        `json:"ended_at,omitempty"`
+	FinishReason FinishReason `json:"finish_reason,omitempty"`
+	Output       *RunOutput   `json:"output,omitempty"`
+	Error        *RunError    `json:"error,omitempty"`
+	By           string       `json:"by,omitempty"` // of a cancelled run
+	Reason       string       `json:"reason,omitempty"`
+	Usage        Usage        `json:"usage"`
+	Book         *RunBook     `json:"book,omitempty"`
+}
+
+// RunBook is the worker's part of a run.
+type RunBook struct {
+	Attempt int        `json:"attempt,omitempty"`
+	Step    int        `json:"step,omitempty"`    // the last one started
+	InStep  bool       `json:"in_step,omitempty"` // it has not completed
+	Config  *RunConfig `json:"config,omitempty"`
+}
+
+// RunError says why a run failed.
+type RunError struct {
+	Code      Code   `json:"code"`
+	Message   string `json:"message"`
+	Retryable bool   `json:"retryable,omitempty"`
+}
+
+// NewSession returns the fold of no events.
+func NewSession(id string) *Session {
+	s := &Session{V: Version, SessionID: id, Book: &Book{Fold: FoldVersion}}
+	s.index()
+	return s
+}
+
+// DecodeSession reads a snapshot written by Encode. One of another fold version
+// gives ErrOtherFold: fold the events anew.
+func DecodeSession(b []byte) (*Session, error) {
+	s := &Session{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("decode snapshot: %w", err)
+	}
+	if s.V != Version || s.Book == nil || s.Book.Fold != FoldVersion {
+		return nil, ErrOtherFold
+	}
+	for _, r := range s.Runs {
+		if r.Book == nil {
+			r.Book = &RunBook{}
+		}
+	}
+	s.index()
+	return s, nil
+}
+
+// ErrOtherFold is returned for a snapshot made by another version of the fold.
+const ErrOtherFold = constError("snapshot of another fold version")
+
+// Encode writes the whole fold, the worker's part included.
+func (s *Session) Encode() []byte {
+	s.settle()
+	return Encode(s)
+}
+
+// EncodePublic writes what clients may see.
+func (s *Session) EncodePublic() []byte { return Encode(s.Public()) }
+
+// Public returns a copy without internal parts, calls, and bookkeeping.
+func (s *Session) Public() *Session {
+	s.settle()
+	p := *s
+	p.Book = nil
+	p.Messages = make([]*Message, 0, len(s.Messages))
+	for _, m := range s.Messages {
+		if parts := publicParts(m.Parts); len(parts) > 0 || len(m.Parts) == 0 {
+			p.Messages = append(p.Messages, &Message{MessageID: m.MessageID, RunID: m.RunID, Role: m.Role, Status: m.Status, Parts: parts})
+		}
+	}
+	p.ToolCalls = without(s.ToolCalls, func(c *ToolCall) bool { return c.Internal })
+	p.Artifacts = without(s.Artifacts, func(a *Artifact) bool { return a.Internal })
+	p.Activities = without(s.Activities, func(a *Activity) bool { return a.Internal })
+	p.Runs = make([]*Run, len(s.Runs))
+	for i, r := range s.Runs {
+		public := *r
+		public.Book = nil
+		public.Output = nil
+		p.Runs[i] = &public
+	}
+	return &p
+}
+
+func publicParts(parts []*Part) []*Part {
+	return without(parts, func(p *Part) bool { return p.Internal })
+}
+
+// without shares the slice when nothing is left out.
+func without[T any](list []T, out func(T) bool) []T {
+	if !slices.ContainsFunc(list, out) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), out)
+}
+
+// Clone returns an independent copy of the fold.
+func (s *Session) Clone() *Session {
+	c, err := DecodeSession(s.Encode())
+	if err != nil {
+		panic(err) // what Encode wrote is read back
+	}
+	return c
+}
+
+// MessageByID, Call, ArtifactByID and Run find one by id, or nil.
+func (s *Session) MessageByID(id string) *Message   { return s.messages[id] }
+func (s *Session) Call(id string) *ToolCall         { return s.calls[id] }
+func (s *Session) ArtifactByID(id string) *Artifact { return s.artifacts[id] }
+func (s *Session) Run(id string) *Run               { return s.runs[id] }
+
+// Active returns the run that was started and has not ended, or nil. There is
+// at most one besides its sub-agents' runs.
+func (s *Session) Active() *Run {
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		r := s.Runs[i]
+		if r.StartedAt != nil && !r.Status.Terminal() && r.ParentRunID == "" {
+			return r
+		}
+	}
+	return nil
+}
+
+// Idle reports that nothing in the log asks for a worker.
+func (s *Session) Idle() bool { return s.Active() == nil && len(s.Book.Queue) == 0 }
+
+// Knows reports whether a command was already answered by an event.
+func (s *Session) Knows(commandID string) bool {
+	return slices.Contains(s.Book.Commands, commandID)
+}
+
+// CallsOf returns the calls of one message in their order.
+func (s *Session) CallsOf(messageID string) []*ToolCall {
+	var calls []*ToolCall
+	for _, c := range s.ToolCalls {
+		if c.MessageID == messageID {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// CallIndex is the ordinal of a call among those of its message.
+func (s *Session) CallIndex(c *ToolCall) int {
+	return slices.Index(s.CallsOf(c.MessageID), c)
+}
+
+func (s *Session) index() {
+	s.messages, s.calls = map[string]*Message{}, map[string]*ToolCall{}
+	s.artifacts, s.runs = map[string]*Artifact{}, map[string]*Run{}
+	for _, m := range s.Messages {
+		s.messages[m.MessageID] = m
+	}
+	for _, c := range s.ToolCalls {
+		s.calls[c.CallID] = c
+	}
+	for _, a := range s.Artifacts {
+		s.artifacts[a.ArtifactID] = a
+	}
+	for _, r := range s.Runs {
+		s.runs[r.RunID] = r
+	}
+}
+
+// settle moves what streaming texts have gained into their strings.
+func (s *Session) settle() {
+	for i := len(s.Messages) - 1; i >= 0; i-- {
+		s.Messages[i].settle()
+	}
+	for _, c := range s.ToolCalls {
+		c.settle()
+	}
+}
+
+func (m *Message) settle() {
+	if len(m.growing) > 0 {
+		m.Parts[len(m.Parts)-1].Text += string(m.growing)
+		m.growing = nil
+	}
+}
+
+func (c *ToolCall) settle() {
+	if len(c.growing) > 0 {
+		c.Args += string(c.growing)
+		c.growing = nil
+	}
+}
