@@ -1,0 +1,96 @@
+// Package tool is the seam between the agent loop and what a model may call:
+// MCP servers, built-in tools, and later sub-agents and tools written in Go.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// OnCrash says what happens to a call whose worker died before its result.
+type OnCrash string
+
+// Crash policies. Retry runs it again with the same idempotency key; Fail
+// closes it with outcome unknown and tells the model so.
+const (
+	Retry OnCrash = "retry"
+	Fail  OnCrash = "fail"
+)
+
+// A Spec describes a tool to the model and to the loop.
+type Spec struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // JSON Schema of the arguments, an object
+	OnCrash     OnCrash
+	Timeout     time.Duration // of one call; 0 means DefaultTimeout
+}
+
+// DefaultTimeout bounds a call whose tool says nothing.
+const DefaultTimeout = 60 * time.Second
+
+// A Call is one invocation.
+type Call struct {
+	Tenant         string
+	SessionID      string
+	RunID          string
+	CallID         string
+	Args           string // raw text of the model, valid JSON
+	Attempt        int
+	IdempotencyKey string // the same in every attempt
+	// Session is the fold at the time of the call, read only.
+	Session *event.Session
+	// Progress reports how far the call is; it never blocks for long and may be
+	// called from any goroutine until Call returns (later reports are dropped).
+	Progress func(event.Progress)
+	// Create opens a new artifact of the session. What is written is reported
+	// as artifact.progress while it grows.
+	Create func(ctx context.Context, name, mediaType string) (ArtifactWriter, error)
+	// Open reads an artifact of the tenant.
+	Open func(ctx context.Context, artifactID string) (io.ReadSeekCloser, event.Part, error)
+}
+
+// An ArtifactWriter takes the bytes of one artifact. Commit makes it visible
+// and returns its file part (image and audio by media type); Abort drops it.
+type ArtifactWriter interface {
+	io.Writer
+	Commit(ctx context.Context) (event.Part, error)
+	Abort()
+}
+
+// A Result is what the model and the clients get. A failure that the model
+// should read is a Result with Failed set, not an error. Content may hold texts
+// of any size: the loop cuts what is over the agent's limit and keeps the whole
+// in an artifact.
+type Result struct {
+	Content    []event.Part
+	Structured json.RawMessage
+	Failed     bool
+}
+
+// A Tool can be called. Call returns soon after ctx ends, having told the other
+// side to stop; its error is one of the sentinels below, ctx's, or unexpected.
+// It is safe for concurrent use.
+type Tool interface {
+	Spec() Spec
+	Call(ctx context.Context, call Call) (Result, error)
+}
+
+// A Source offers tools that may come and go, as an MCP server does.
+type Source interface {
+	// Tools lists what is there now; an error says why the source is missing.
+	// It waits at most until ctx ends.
+	Tools(ctx context.Context) ([]Tool, error)
+	Close() error
+}
+
+type sentinel string
+
+func (e sentinel) Error() string { return string(e) }
+
+// ErrUnavailable: the tool's server is missing or died before the answer.
+const ErrUnavailable = sentinel("tool unavailable")
