@@ -1,0 +1,5 @@
+//go:build !race
+
+package testservers
+
+const raceEnabled = false

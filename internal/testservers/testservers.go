@@ -1,0 +1,60 @@
+// Package testservers starts the real servers that tests talk to: Postgres, an S3 server, NATS, nginx, fault
+// proxies and runlog's own binary.
+//
+// Every server listens on a port of 127.0.0.1, keeps its data in a temporary directory, and ends with the test that
+// asked for it, or with the test process if several tests share it, also when that process is killed. A server that
+// is not installed skips the test with a hint; with CI=true in the environment it fails it instead, so that a green
+// run has tested everything.
+package testservers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Root returns the directory of the repository's go.mod.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var moduleRoot = sync.OnceValues(func() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod above %s: run the tests from a checkout", start)
+		}
+	}
+})
+
+// tool returns the path of a program that `make tools` builds into <root>/bin.
+func tool(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Root(t), "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "bin/%s is not there: run make tools", name)
+	}
+	return path
+}
+
+// missing skips the test, or fails it in CI, where everything has to be there.
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
