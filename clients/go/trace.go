@@ -2,8 +2,10 @@ package runlog
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -102,6 +104,7 @@ func (r *pageReader) attempt(ctx context.Context, p *pursuit) error {
 // lines hands on what this page has not brought before.
 func (r *pageReader) lines(scan *bufio.Scanner, p *pursuit) error {
 	scan.Buffer(nil, maxLine)
+	scan.Split(wholeLines)
 	for n := 0; scan.Scan(); {
 		if len(scan.Bytes()) == 0 {
 			continue
@@ -121,4 +124,15 @@ func (r *pageReader) lines(scan *bufio.Scanner, p *pursuit) error {
 		}
 	}
 	return scan.Err()
+}
+
+// wholeLines splits at LF. A last line without one was cut.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
 }
