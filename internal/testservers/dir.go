@@ -43,7 +43,7 @@ func removeAtExit(dir string) error {
 }
 
 // untilExit is held, never written: its end is the end of this process.
-var untilExit *os.File
+var untilExit *os.File //nolint:unused // a file that nothing refers to is closed by the collector
 
 // newDir makes an empty directory for one server.
 func newDir(name string) (string, error) {

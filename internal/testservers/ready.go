@@ -3,6 +3,7 @@ package testservers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -79,12 +80,20 @@ func (p *Process) await(run *running, ready func() error) error {
 		}
 		select {
 		case <-run.done:
-			return fmt.Errorf("%s ended before it was ready: %v (last try: %w)\n%s", p.spec.name, run.err, err, p.logTail())
+			return fmt.Errorf("%s ended before it was ready (%w): %w\n%s", p.spec.name, exitError(run), err, p.logTail())
 		case <-deadline.C:
 			return fmt.Errorf("%s was not ready after %v: %w\n%s", p.spec.name, startTimeout, err, p.logTail())
 		case <-tick.C:
 		}
 	}
+}
+
+// exitError is never nil: a server that ended by itself with status 0 did not serve either.
+func exitError(r *running) error {
+	if r.err == nil {
+		return errors.New("exit status 0")
+	}
+	return r.err
 }
 
 // awaitStopped waits until the kernel reports every thread as stopped; elsewhere than on Linux it cannot tell.

@@ -1,0 +1,58 @@
+# make check, then make test, is what CI does: see .ci/run.
+
+# Packages tested at once. Each may start servers of its own; more than 4 only make each other slow.
+P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
+PKG ?= ./...
+FUZZTIME ?= 10s
+BENCH ?= .
+
+.PHONY: build test check bench fuzz tools services fmt up down
+
+build:
+	CGO_ENABLED=0 go build -trimpath -o bin/runlog ./cmd/runlog
+
+# vet is left to `make check`, which runs all of it.
+test: services tools
+	go test -race -vet=off -timeout 15m -p $(P) $(PKG)
+
+# golangci-lint contains staticcheck, with all its checks: it is not run a second time on its own.
+check: bin/golangci-lint
+	@unformatted=$$(git -c safe.directory='*' ls-files '*.go' | xargs gofmt -l); \
+	  [ -z "$$unformatted" ] || { echo "gofmt these (make fmt):"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	bin/golangci-lint run ./...
+	go test -vet=off -count=1 ./internal/housetest
+
+fmt:
+	git ls-files '*.go' | xargs gofmt -w
+
+bench: tools
+	go test -run '^$$' -bench '$(BENCH)' -timeout 30m -p 1 $(PKG)
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	tools/fuzz $(FUZZTIME)
+
+# The topology of production as local processes: see deploy/local.
+up: build tools
+	deploy/local/up
+
+down:
+	deploy/local/down
+
+# What tests start as processes. Their versions are pinned in modules of their own, so that none of their
+# dependencies reaches go.mod.
+tools: bin/nats-server bin/versitygw bin/golangci-lint
+
+bin/nats-server: tools/go.mod tools/go.sum
+	cd tools && go build -trimpath -o ../$@ github.com/nats-io/nats-server/v2
+
+bin/versitygw: tools/go.mod tools/go.sum
+	cd tools && go build -trimpath -o ../$@ github.com/versity/versitygw/cmd/versitygw
+
+bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
+	cd tools/lint && go build -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# What tests need of the distribution. Without root or apt it is left to you; tests that miss something say so.
+services:
+	@tools/services
