@@ -1,0 +1,365 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A Beat is what the owner of a session says about it every few seconds, on the
+// session's live subject. Beats may be lost.
+type Beat struct {
+	Worker    string       `json:"worker"`
+	RunID     string       `json:"run_id,omitempty"`
+	Status    event.Status `json:"status,omitempty"`
+	ElapsedMS int64        `json:"elapsed_ms,omitempty"` // of the run
+	Head      event.Seq    `json:"head"`                 // last committed event
+}
+
+// Beat tells whoever follows the session that its owner is alive.
+func (l *Log) Beat(k Key, b Beat) error {
+	msg := nats.NewMsg(l.liveSubject(k))
+	msg.Header.Set(hdrBeat, "1")
+	msg.Data = event.Encode(b)
+	if err := l.nc.PublishMsg(msg); err != nil {
+		return unavailable(fmt.Errorf("beat of %s: %w", k, err))
+	}
+	return nil
+}
+
+// OnLive calls fn for each live frame and beat of the session as they come, not
+// gapless, from one goroutine. Exactly one of the arguments is set. For an owner
+// that watches out for others; viewers use Live.
+func (l *Log) OnLive(k Key, fn func(*Frame, *Beat)) (stop func(), err error) {
+	sub, err := l.nc.Subscribe(l.liveSubject(k), func(m *nats.Msg) { dispatch(k, m, fn) })
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("follow %s: %w", k, err))
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+func dispatch(k Key, m *nats.Msg, fn func(*Frame, *Beat)) {
+	if m.Header.Get(hdrBeat) != "" {
+		var b Beat
+		if json.Unmarshal(m.Data, &b) == nil {
+			fn(nil, &b)
+		}
+		return
+	}
+	if f, err := liveFrame(k, m); err == nil {
+		fn(&f, nil)
+	}
+}
+
+func liveFrame(k Key, m *nats.Msg) (Frame, error) {
+	var pos uint64
+	if _, err := fmt.Sscan(m.Header.Get(hdrPos), &pos); err != nil {
+		return Frame{}, fmt.Errorf("live frame of %s: %w", k, err)
+	}
+	return newFrame(k, pos, m.Header, m.Data)
+}
+
+// Live follows many sessions over a few subscriptions' worth of goroutines: all
+// of a process's watches share one channel and one dispatcher.
+type Live struct {
+	log     *Log
+	msgs    chan *nats.Msg
+	fillers chan struct{} // bounds how many gaps are filled at once
+
+	mu      sync.Mutex
+	watches map[string]*Watch // by live subject
+}
+
+// liveBuffer is how many live messages may wait for the dispatcher; what comes
+// beyond that is dropped and found again through the chain of frames.
+const liveBuffer = 1 << 14
+
+// NewLive returns the follower of a process. Run it.
+func (l *Log) NewLive() *Live {
+	return &Live{log: l, msgs: make(chan *nats.Msg, liveBuffer), fillers: make(chan struct{}, 16), watches: map[string]*Watch{}}
+}
+
+// Run dispatches until ctx ends. After every reconnect, and when messages were
+// dropped, all watches are checked against the heads of their logs.
+func (lv *Live) Run(ctx context.Context) error {
+	status := lv.log.nc.StatusChanged(nats.CONNECTED)
+	defer lv.log.nc.RemoveStatusListener(status)
+	dropped := time.NewTicker(time.Second)
+	defer dropped.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-lv.msgs:
+			lv.dispatch(m)
+		case <-status:
+			lv.CheckAll()
+		case <-dropped.C:
+			if lv.anyDropped() {
+				lv.CheckAll()
+			}
+		}
+	}
+}
+
+func (lv *Live) dispatch(m *nats.Msg) {
+	lv.mu.Lock()
+	w := lv.watches[m.Subject]
+	lv.mu.Unlock()
+	if w == nil {
+		return
+	}
+	dispatch(w.key, m, func(f *Frame, b *Beat) {
+		if f != nil {
+			w.live(*f)
+			return
+		}
+		w.beat(*b)
+	})
+}
+
+func (lv *Live) anyDropped() bool {
+	lv.mu.Lock()
+	defer lv.mu.Unlock()
+	any := false
+	for _, w := range lv.watches {
+		if n, err := w.sub.Dropped(); err == nil && n > w.dropped {
+			w.dropped, any = n, true
+		}
+	}
+	return any
+}
+
+// CheckAll compares every watch with the head of its log and fills what is
+// missing, in the background.
+func (lv *Live) CheckAll() {
+	lv.mu.Lock()
+	defer lv.mu.Unlock()
+	for _, w := range lv.watches {
+		go w.Check()
+	}
+}
+
+// A Sink takes what a Watch delivers. Calls for one watch never overlap; they
+// must not block.
+type Sink interface {
+	// Frame gets every frame after the watch's start, once, in order.
+	Frame(Frame)
+	// Beat gets signs of life of the session's owner, some may be missing.
+	Beat(Beat)
+	// Broken tells that the log does not hold what comes next (ErrGone); no
+	// frame follows.
+	Broken(error)
+}
+
+// A Watch follows one session. Close it.
+type Watch struct {
+	home *Live
+	key  Key
+	sink Sink
+	sub  *nats.Subscription
+	ctx  context.Context
+	stop context.CancelFunc
+
+	dropped int // by the subscription, guarded by home.mu
+
+	mu      sync.Mutex
+	last    Head // last delivered
+	filling bool // a goroutine reads the log; live frames wait in ahead
+	again   bool // look once more when it is done
+	ahead   []Frame
+	broken  bool
+}
+
+// maxAhead is how many live frames wait while a gap is filled; more are read
+// from the log.
+const maxAhead = 64
+
+// Watch subscribes to a session and delivers every frame after from; it returns
+// once live frames arrive, and reads what is between from and them.
+func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
+	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from}
+	subject := lv.log.liveSubject(k)
+	lv.mu.Lock()
+	if lv.watches[subject] != nil {
+		lv.mu.Unlock()
+		stop()
+		return nil, fmt.Errorf("watch %s: already watched by this process", k)
+	}
+	lv.watches[subject] = w
+	sub, err := lv.log.nc.ChanSubscribe(subject, lv.msgs)
+	w.sub = sub
+	lv.mu.Unlock()
+	if err != nil {
+		w.Close()
+		return nil, unavailable(fmt.Errorf("watch %s: %w", k, err))
+	}
+	// Whatever was stored before the server knew the subscription is in the
+	// head that the leader gives after this round trip.
+	if err := lv.log.nc.FlushTimeout(5 * time.Second); err != nil && !lv.log.nc.IsReconnecting() {
+		w.Close()
+		return nil, unavailable(fmt.Errorf("watch %s: %w", k, err))
+	}
+	w.Check()
+	return w, nil
+}
+
+// Close ends the watch; a call to its sink may still be under way.
+func (w *Watch) Close() {
+	w.stop()
+	w.home.mu.Lock()
+	defer w.home.mu.Unlock()
+	delete(w.home.watches, w.home.log.liveSubject(w.key))
+	if w.sub != nil {
+		_ = w.sub.Unsubscribe()
+	}
+}
+
+// Head is the last frame delivered.
+func (w *Watch) Head() Head {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// live takes a frame from the subscription.
+func (w *Watch) live(f Frame) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.broken || f.Pos <= w.last.Pos:
+	case w.filling:
+		if len(w.ahead) < maxAhead {
+			w.ahead = append(w.ahead, f)
+		} else {
+			w.again = true
+		}
+	case w.follows(f):
+		w.deliver(f)
+	default:
+		w.ahead = append(w.ahead, f)
+		w.gap("log")
+		w.fill()
+	}
+}
+
+func (w *Watch) follows(f Frame) bool { return f.Prev == w.last.Pos && f.First == w.last.Seq+1 }
+
+func (w *Watch) deliver(f Frame) {
+	w.last = f.head()
+	w.sink.Frame(f)
+}
+
+func (w *Watch) gap(how string) {
+	if fn := w.home.log.opts.Observe.Gap; fn != nil {
+		fn(how)
+	}
+}
+
+func (w *Watch) beat(b Beat) {
+	w.mu.Lock()
+	behind := b.Head > w.last.Seq && !w.filling && !w.broken
+	if behind {
+		w.gap("check")
+		w.fill()
+	}
+	w.mu.Unlock()
+	w.sink.Beat(b)
+}
+
+// Check compares the watch with the head of the log and fills what is missing:
+// the loss of a last live message shows in no other way.
+func (w *Watch) Check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken {
+		return
+	}
+	if w.filling {
+		w.again = true
+		return
+	}
+	w.fill()
+}
+
+// fill reads the log up to its head, in a goroutine of its own, until the live
+// frames that came meanwhile connect. The caller holds mu.
+func (w *Watch) fill() {
+	w.filling = true
+	go func() {
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+			err := w.fillOnce()
+			if w.filled(err) {
+				return
+			}
+			if err != nil && sleep(w.ctx, wait) != nil {
+				return
+			}
+		}
+	}()
+}
+
+// filled hands the live frames on that connect now, and reports whether the
+// watch is live again.
+func (w *Watch) filled(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(err, ErrGone) {
+		w.broken, w.filling = true, false
+		w.sink.Broken(err)
+		return true
+	}
+	if err != nil {
+		return w.ctx.Err() != nil
+	}
+	again := w.again
+	for _, f := range w.ahead {
+		if f.Pos <= w.last.Pos {
+			continue
+		}
+		if !w.follows(f) {
+			again = true
+			break
+		}
+		w.deliver(f)
+	}
+	w.ahead, w.again, w.filling = nil, false, again
+	return !again
+}
+
+// fillOnce delivers what the log holds after the last delivered frame.
+func (w *Watch) fillOnce() error {
+	select {
+	case w.home.fillers <- struct{}{}:
+		defer func() { <-w.home.fillers }()
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	}
+	head, err := w.home.log.Head(w.ctx, w.key)
+	if err != nil {
+		return err
+	}
+	from := w.Head()
+	if head.Seq < from.Seq {
+		return nil // the caller's from is ahead: it knows a newer frame
+	}
+	for f, err := range w.home.log.readAfter(w.ctx, w.key, from, head) {
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		if f.First == w.last.Seq+1 {
+			w.deliver(f)
+		}
+		w.mu.Unlock()
+	}
+	return w.ctx.Err()
+}

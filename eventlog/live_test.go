@@ -1,0 +1,133 @@
+package eventlog
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// collector is a Sink that remembers seqs and tells when one has come.
+type collector struct {
+	mu   sync.Mutex
+	got  []event.Seq
+	more chan struct{}
+	err  error
+}
+
+func newCollector() *collector { return &collector{more: make(chan struct{}, 1)} }
+
+func (c *collector) Frame(f Frame) {
+	c.mu.Lock()
+	for s := f.First; s <= f.Last; s++ {
+		c.got = append(c.got, s)
+	}
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *collector) Beat(Beat) {}
+
+func (c *collector) Broken(err error) {
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *collector) wake() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+func (c *collector) await(t testing.TB, last event.Seq) []event.Seq {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		c.mu.Lock()
+		got := append([]event.Seq(nil), c.got...)
+		c.mu.Unlock()
+		if len(got) > 0 && got[len(got)-1] >= last {
+			return got
+		}
+		select {
+		case <-c.more:
+		case <-timeout:
+			t.Fatalf("event %d did not come; got %d events", last, len(got))
+		}
+	}
+}
+
+func follow(t testing.TB, l *Log) *Live {
+	t.Helper()
+	lv := l.NewLive()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = lv.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return lv
+}
+
+func TestWatchJoinsHistoryAndLive(t *testing.T) {
+	l := open(t, Options{})
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendAll(t, w, 20)
+	stop := make(chan struct{})
+	go func() { // appends all the while the watch is set up
+		defer close(stop)
+		for range 200 {
+			if _, err := w.Append(custom(0)); err != nil || w.Sync(context.Background()) != nil {
+				return
+			}
+		}
+	}()
+	c := newCollector()
+	watch, err := follow(t, l).Watch(t.Context(), k, Head{}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	<-stop
+	checkDense(t, c.await(t, 220), 1, 220)
+}
+
+func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
+	var mu sync.Mutex
+	gaps := map[string]int{}
+	l := open(t, Options{Observe: Observer{Gap: func(how string) { mu.Lock(); gaps[how]++; mu.Unlock() }}})
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	c := newCollector()
+	lv := l.NewLive() // not running: what comes is lost once the channel is drained by hand
+	watch, err := lv.Watch(t.Context(), k, Head{}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	for range 10 {
+		appendAll(t, w, 1)
+		<-lv.msgs // lost on the way
+	}
+	appendAll(t, w, 1)
+	lv.dispatch(<-lv.msgs) // its predecessor never came
+	checkDense(t, c.await(t, 11), 1, 11)
+	appendAll(t, w, 1)
+	<-lv.msgs // the last one is lost: only a beat shows it
+	if err := l.Beat(k, Beat{Head: 12}); err != nil {
+		t.Fatal(err)
+	}
+	lv.dispatch(<-lv.msgs)
+	checkDense(t, c.await(t, 12), 1, 12)
+	mu.Lock()
+	defer mu.Unlock()
+	if gaps["log"] == 0 || gaps["check"] == 0 {
+		t.Errorf("gaps seen: %v", gaps)
+	}
+}

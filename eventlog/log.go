@@ -1,0 +1,164 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Sentinels that callers act on.
+var (
+	// ErrFenced: another worker has claimed the session; nothing of this
+	// writer gets in any more.
+	ErrFenced = errors.New("fenced: another worker has claimed the session")
+	// ErrTooLarge: an encoded event is over event.MaxEncoded; nothing was taken.
+	ErrTooLarge = errors.New("event too large for a frame")
+	// ErrGone: the log no longer holds what was asked for.
+	ErrGone = errors.New("events are no longer kept in the log")
+	// ErrNotFound: there is no such session, run or snapshot.
+	ErrNotFound = errors.New("not found")
+	// ErrInboxFull: too many commands wait in the session's inbox.
+	ErrInboxFull = errors.New("inbox full")
+	// ErrTicketed: a ticket of the session is outstanding, or was until a moment ago.
+	ErrTicketed = errors.New("a ticket is outstanding")
+	// ErrUnavailable: the server cannot be reached or has no leader now.
+	ErrUnavailable = errors.New("event log unavailable")
+	// ErrMismatch: an idempotency key or run id was used with another request.
+	ErrMismatch = errors.New("already used for a different request")
+)
+
+// Options of a Log; the zero value suits one server.
+type Options struct {
+	Partitions int           // LOG streams; fixed at install, default 1
+	Replicas   int           // of every stream, default 1
+	Lease      time.Duration // how long a silent worker keeps a session, default 15 s
+	RunsKept   time.Duration // how long idempotency keys and run ids are looked up here, default 72 h
+	Blobs      Blobs         // for snapshots too large for the KV bucket; nil: those are not kept
+	Logger     *slog.Logger
+	Observe    Observer
+}
+
+// Blobs keeps what is too large for JetStream.
+type Blobs interface {
+	Put(ctx context.Context, name string, data []byte) error
+	Get(ctx context.Context, name string) ([]byte, error)
+}
+
+// An Observer is told what happens, for metrics. Any field may be nil.
+type Observer struct {
+	Appended func(took time.Duration, events, bytes int)
+	Fenced   func()
+	Gap      func(how string) // how it was filled: log | check
+}
+
+// Log is one installation of runlog in a JetStream. It is safe for concurrent
+// use; it owns no goroutines but those of Live and of writers.
+type Log struct {
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	opts Options
+	runs jetstream.KeyValue
+	snap jetstream.KeyValue
+	reg  jetstream.KeyValue
+}
+
+// Open creates the streams that are missing, checks those that are there, and
+// refuses a server that silently ignored a setting.
+func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Log, error) {
+	opts.setDefaults()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	l := &Log{nc: nc, js: js, opts: opts}
+	if err := l.setUp(ctx); err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	return l, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Partitions == 0 {
+		o.Partitions = 1
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.Lease == 0 {
+		o.Lease = 15 * time.Second
+	}
+	if o.RunsKept == 0 {
+		o.RunsKept = 72 * time.Hour
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Lease is how long a silent worker keeps a session.
+func (l *Log) Lease() time.Duration { return l.opts.Lease }
+
+// Partitions is the number of LOG streams.
+func (l *Log) Partitions() int { return l.opts.Partitions }
+
+// Ping asks the server for a round trip through JetStream.
+func (l *Log) Ping(ctx context.Context) error {
+	if _, err := l.js.AccountInfo(ctx); err != nil {
+		return unavailable(fmt.Errorf("ping JetStream: %w", err))
+	}
+	return nil
+}
+
+func (l *Log) stream(k Key) string { return streamName(k.partition(l.opts.Partitions)) }
+
+func streamName(p int) string { return "LOG_" + strconv.Itoa(p) }
+
+func (l *Log) subject(k Key) string {
+	return "log." + strconv.Itoa(k.partition(l.opts.Partitions)) + "." + k.suffix()
+}
+
+func (l *Log) liveSubject(k Key) string {
+	return "live." + strconv.Itoa(k.partition(l.opts.Partitions)) + "." + k.suffix()
+}
+
+// unavailable marks errors that come from the way to the server or from a
+// missing leader, so that callers can try again or answer 503.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	for _, cause := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, context.DeadlineExceeded} {
+		if errors.Is(err, cause) {
+			return errors.Join(ErrUnavailable, err)
+		}
+	}
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.Code >= 500 && api.ErrorCode != errPerSubject {
+		return errors.Join(ErrUnavailable, err)
+	}
+	return err
+}
+
+// Error codes of JetStream that mean something here.
+const (
+	errWrongLast     = 10071 // the fence: look who wrote
+	errInProcess     = 10164 // another append of the subject is under way: try again
+	errPerSubject    = 10077 // too many messages of the subject
+	errNoMessage     = 10037
+	errStreamMissing = 10059
+)
+
+func apiCode(err error) jetstream.ErrorCode {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode
+	}
+	return 0
+}

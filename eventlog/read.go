@@ -1,0 +1,377 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Headers of a stored frame.
+const (
+	hdrSeq    = "Runlog-Seq"   // first-last
+	hdrFrame  = "Runlog-Frame" // unique id of the frame, by its writer
+	hdrExpect = "Nats-Expected-Last-Subject-Sequence"
+	hdrPrev   = "Nats-Last-Sequence" // on live messages: the session's previous frame
+	hdrPos    = "Nats-Sequence"
+	hdrBeat   = "Runlog-Beat"
+)
+
+// A Head is the end of a session's log: the zero Head is that of an empty log.
+type Head struct {
+	Seq   event.Seq // of the last event
+	First event.Seq // of the first event of the last frame
+	Pos   uint64    // stream position of the last frame
+	Prev  uint64    // stream position of the frame before it, 0 if there is none
+
+	frameID string
+}
+
+// A Frame is one stored message: consecutive events of one session.
+type Frame struct {
+	Key   Key
+	Pos   uint64 // stream position
+	Prev  uint64 // stream position of the session's previous frame, 0 if none
+	First event.Seq
+	Last  event.Seq
+	Time  time.Time // when it was stored, zero if unknown
+	Data  []byte    // NDJSON, each line ends in LF
+}
+
+// Lines yields the frame's encoded events, without line ends.
+func (f Frame) Lines() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest := f.Data; len(rest) > 0; {
+			line := rest
+			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+				line, rest = rest[:i], rest[i+1:]
+			} else {
+				rest = nil
+			}
+			if len(line) > 0 && !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// Events decodes the frame.
+func (f Frame) Events() ([]event.Event, error) {
+	events := make([]event.Event, 0, f.Last-f.First+1)
+	for line := range f.Lines() {
+		e, err := event.Decode(line)
+		if err != nil {
+			return nil, fmt.Errorf("frame %d of %s: %w", f.Pos, f.Key, err)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// stored is a message as the leader gives it.
+type stored struct {
+	Subject string    `json:"subject"`
+	Pos     uint64    `json:"seq"`
+	Header  []byte    `json:"hdrs"`
+	Data    []byte    `json:"data"`
+	Time    time.Time `json:"time"`
+}
+
+func (m stored) header() (nats.Header, error) {
+	if len(m.Header) == 0 {
+		return nats.Header{}, nil
+	}
+	return nats.DecodeHeadersMsg(m.Header)
+}
+
+type getRequest struct {
+	Seq    uint64 `json:"seq,omitempty"`
+	LastBy string `json:"last_by_subj,omitempty"`
+	NextBy string `json:"next_by_subj,omitempty"`
+}
+
+// leaderGet reads one message from the stream's leader: the only read that can
+// decide who owns a session or that something is not there. ErrNotFound if
+// there is none.
+func (l *Log) leaderGet(ctx context.Context, stream string, req getRequest) (stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	msg, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, event.Encode(req))
+	if err != nil {
+		return stored{}, unavailable(fmt.Errorf("read %s: %w", stream, err))
+	}
+	var res struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *stored             `json:"message"`
+	}
+	if err := json.Unmarshal(msg.Data, &res); err != nil {
+		return stored{}, fmt.Errorf("read %s: %w", stream, err)
+	}
+	switch {
+	case res.Error != nil && res.Error.ErrorCode == errNoMessage:
+		return stored{}, ErrNotFound
+	case res.Error != nil:
+		return stored{}, unavailable(fmt.Errorf("read %s: %w", stream, res.Error))
+	case res.Message == nil:
+		return stored{}, fmt.Errorf("read %s: answer without a message", stream)
+	}
+	return *res.Message, nil
+}
+
+// leaderKV reads a key of a bucket from its leader; a deleted one is ErrNotFound.
+func (l *Log) leaderKV(ctx context.Context, bucket, key string) (stored, error) {
+	m, err := l.leaderGet(ctx, "KV_"+bucket, getRequest{LastBy: "$KV." + bucket + "." + key})
+	if err != nil {
+		return m, err
+	}
+	h, err := m.header()
+	if err == nil && h.Get("KV-Operation") != "" {
+		err = ErrNotFound
+	}
+	return m, err
+}
+
+// Head reads the end of the session's log from the leader. The zero Head and no
+// error for a session without events.
+func (l *Log) Head(ctx context.Context, k Key) (Head, error) {
+	m, err := l.leaderGet(ctx, l.stream(k), getRequest{LastBy: l.subject(k)})
+	if errors.Is(err, ErrNotFound) {
+		return Head{}, nil
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("head of %s: %w", k, err)
+	}
+	f, id, err := m.frame(k)
+	if err != nil {
+		return Head{}, fmt.Errorf("head of %s: %w", k, err)
+	}
+	h := f.head()
+	h.frameID = id
+	return h, nil
+}
+
+func (f Frame) head() Head { return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev} }
+
+func (m stored) frame(k Key) (f Frame, id string, err error) {
+	h, err := m.header()
+	if err != nil {
+		return Frame{}, "", err
+	}
+	f, err = newFrame(k, m.Pos, h, m.Data)
+	f.Time = m.Time
+	return f, h.Get(hdrFrame), err
+}
+
+func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
+	f := Frame{Key: k, Pos: pos, Data: data}
+	first, last, ok := strings.Cut(h.Get(hdrSeq), "-")
+	a, err1 := strconv.ParseUint(first, 10, 64)
+	b, err2 := strconv.ParseUint(last, 10, 64)
+	if !ok || err1 != nil || err2 != nil || a == 0 || b < a {
+		return f, fmt.Errorf("frame %d of %s has no valid %s header: %q", pos, k, hdrSeq, h.Get(hdrSeq))
+	}
+	f.First, f.Last = event.Seq(a), event.Seq(b)
+	prev := h.Get(hdrPrev)
+	if e := h.Get(hdrExpect); e != "" {
+		prev = e
+	}
+	if prev != "" {
+		f.Prev, _ = strconv.ParseUint(prev, 10, 64)
+	}
+	return f, nil
+}
+
+// readBatch is how many frames one request asks for: larger batches hold up
+// writers of the same stream.
+const readBatch = 256
+
+// Read yields the frames that hold the events after after, through head, which
+// the caller has from Head or from a live frame. The first frame may begin at
+// or before after. An error comes at once when anything is missing: ErrGone if
+// the log begins later than after+1.
+func (l *Log) Read(ctx context.Context, k Key, after event.Seq, head Head) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		if after >= head.Seq {
+			return
+		}
+		pos, err := l.locate(ctx, k, after+1, head)
+		if err != nil {
+			yield(Frame{}, fmt.Errorf("read %s after %d: %w", k, after, err))
+			return
+		}
+		l.readFrom(ctx, k, after, pos, head, yield)
+	}
+}
+
+func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, head Head, yield func(Frame, error) bool) {
+	next, begun := after+1, false
+	for stale := 0; next <= head.Seq; {
+		progress := false
+		for f, err := range l.batch(ctx, k, pos) {
+			if err == nil && f.Last < next { // before what was asked for
+				pos, progress = f.Pos+1, true
+				continue
+			}
+			if err == nil && (f.First > next || begun && f.First != next) {
+				err = ErrGone
+			}
+			if err != nil {
+				yield(Frame{}, fmt.Errorf("read %s from %d: %w", k, next, err))
+				return
+			}
+			if !yield(f, nil) {
+				return
+			}
+			next, pos, begun, progress = f.Last+1, f.Pos+1, true, true
+			if next > head.Seq {
+				return
+			}
+		}
+		if progress {
+			stale = 0
+			continue
+		}
+		// A follower that has not caught up yet: the leader has said that more is there.
+		if stale++; stale > 20 {
+			yield(Frame{}, fmt.Errorf("read %s from %d: head is %d: %w", k, next, head.Seq, ErrUnavailable))
+			return
+		}
+		if sleep(ctx, time.Duration(stale)*5*time.Millisecond) != nil {
+			yield(Frame{}, ctx.Err())
+			return
+		}
+	}
+}
+
+// batch yields up to readBatch frames of the session from a stream position on.
+func (l *Log) batch(ctx context.Context, k Key, pos uint64) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		msgs, err := jetstreamext.GetBatch(ctx, l.js, l.stream(k), readBatch,
+			jetstreamext.GetBatchSubject(l.subject(k)), jetstreamext.GetBatchSeq(max(pos, 1)), jetstreamext.GetBatchMaxBytes(8<<20))
+		if err != nil {
+			yield(Frame{}, unavailable(err))
+			return
+		}
+		for m, err := range msgs {
+			if errors.Is(err, jetstreamext.ErrNoMessages) {
+				return
+			}
+			if err != nil {
+				yield(Frame{}, unavailable(err))
+				return
+			}
+			f, err := newFrame(k, m.Sequence, m.Header, m.Data)
+			f.Time = m.Time
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// walkBack is how many frames locate follows back from the head before it
+// searches.
+const walkBack = 24
+
+// locate finds the stream position of the frame that holds seq, or of one
+// shortly before it. Clients that missed little are near the head, so the chain
+// of predecessors is followed first; then positions are bisected, since a read
+// "from this position on" answers with the session's next frame.
+func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint64, error) {
+	if seq == 1 {
+		return 1, nil
+	}
+	at := head
+	for range walkBack {
+		if at.First <= seq {
+			return at.Pos, nil
+		}
+		if at.Prev == 0 {
+			return at.Pos, nil
+		}
+		f, err := l.frameAt(ctx, k, at.Prev)
+		if errors.Is(err, ErrNotFound) {
+			return at.Pos, nil // the log begins here
+		}
+		if err != nil {
+			return 0, err
+		}
+		at = f.head()
+	}
+	return l.bisect(ctx, k, seq, at)
+}
+
+// bisect narrows [lo, hi): lo is a position at or before the frame of seq, hi is
+// the position of a frame after it.
+func (l *Log) bisect(ctx context.Context, k Key, seq event.Seq, after Head) (uint64, error) {
+	lo, hi := uint64(1), after.Pos
+	loSeq := event.Seq(1)
+	for hi-lo > 1 && seq-loSeq > readBatch {
+		mid := lo + (hi-lo)/2
+		f, err := l.frameFrom(ctx, k, mid)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case f.First <= seq && seq <= f.Last:
+			return f.Pos, nil
+		case f.First > seq:
+			hi = mid
+		default:
+			lo, loSeq = f.Pos, f.First
+		}
+	}
+	return lo, nil
+}
+
+// frameAt reads the frame at a position of the session's chain.
+func (l *Log) frameAt(ctx context.Context, k Key, pos uint64) (Frame, error) {
+	return l.direct(ctx, k, getRequest{Seq: pos})
+}
+
+// frameFrom reads the session's first frame at or after a position.
+func (l *Log) frameFrom(ctx context.Context, k Key, pos uint64) (Frame, error) {
+	return l.direct(ctx, k, getRequest{Seq: pos, NextBy: l.subject(k)})
+}
+
+// direct asks any replica first, and the leader when that one does not have it.
+func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	msg, err := l.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.stream(k), event.Encode(req))
+	if err == nil && msg.Header.Get("Status") == "" && msg.Header.Get(jetstream.SubjectHeader) == l.subject(k) {
+		pos, err := strconv.ParseUint(msg.Header.Get(hdrPos), 10, 64)
+		if err != nil {
+			return Frame{}, fmt.Errorf("frame of %s: %w", k, err)
+		}
+		return newFrame(k, pos, msg.Header, msg.Data)
+	}
+	m, err := l.leaderGet(ctx, l.stream(k), req)
+	if err != nil {
+		return Frame{}, err
+	}
+	f, _, err := m.frame(k)
+	return f, err
+}
+
+// readAfter reads the frames after one whose position is known.
+func (l *Log) readAfter(ctx context.Context, k Key, from, head Head) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		if from.Seq < head.Seq {
+			l.readFrom(ctx, k, from.Seq, from.Pos+1, head, yield)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// inlineSnapshot is the largest compressed snapshot kept in the KV bucket.
+const inlineSnapshot = 256 << 10
+
+// snapshotEntry is the value in the SNAPSHOTS bucket: where the fold stands, and
+// the fold itself or the name of the blob that holds it.
+type snapshotEntry struct {
+	Fold  int       `json:"fold"`
+	Seq   event.Seq `json:"seq"`
+	First event.Seq `json:"first"`
+	Pos   uint64    `json:"pos"`
+	Prev  uint64    `json:"prev"`
+	Blob  string    `json:"blob,omitempty"`
+	Zstd  []byte    `json:"zstd,omitempty"`
+}
+
+var (
+	encoder = sync.OnceValue(func() *zstd.Encoder {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err) // the options are constant
+		}
+		return e
+	})
+	decoder = sync.OnceValue(func() *zstd.Decoder {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err)
+		}
+		return d
+	})
+)
+
+// SaveSnapshot keeps the fold of committed events for later loads; head is the
+// frame that holds its last event. A snapshot that is there and is as new stays.
+func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, head Head) error {
+	entry := snapshotEntry{Fold: event.FoldVersion, Seq: head.Seq, First: head.First, Pos: head.Pos, Prev: head.Prev}
+	entry.Zstd = encoder().EncodeAll(encoded, nil)
+	if len(entry.Zstd) > inlineSnapshot {
+		if l.opts.Blobs == nil {
+			return nil
+		}
+		entry.Blob = "snapshots/" + k.suffix() + "/" + head.Seq.String()
+		if err := l.opts.Blobs.Put(ctx, entry.Blob, entry.Zstd); err != nil {
+			return fmt.Errorf("save snapshot of %s: %w", k, err)
+		}
+		entry.Zstd = nil
+	}
+	if err := l.putSnapshot(ctx, k, entry); err != nil {
+		return fmt.Errorf("save snapshot of %s: %w", k, err)
+	}
+	return nil
+}
+
+func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry) error {
+	old, err := l.snap.Get(ctx, k.suffix())
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		_, err = l.snap.Create(ctx, k.suffix(), event.Encode(entry))
+	case err != nil:
+		return unavailable(err)
+	default:
+		var there snapshotEntry
+		if json.Unmarshal(old.Value(), &there) == nil && there.Fold == entry.Fold && there.Seq >= entry.Seq {
+			return nil
+		}
+		_, err = l.snap.Update(ctx, k.suffix(), event.Encode(entry), old.Revision())
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast {
+		return nil // another writer's snapshot is as good
+	}
+	return unavailable(err)
+}
+
+// Load returns the session's fold at the head that the leader gives now. A
+// session without events gives an empty fold and the zero Head.
+func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
+	head, err := l.Head(ctx, k)
+	if err != nil {
+		return nil, Head{}, err
+	}
+	if head.Seq == 0 {
+		return event.NewSession(k.Session), head, nil
+	}
+	s := l.snapshot(ctx, k, head)
+	if s == nil {
+		s = event.NewSession(k.Session)
+	}
+	if err := l.Catch(ctx, k, s, head); err != nil {
+		return nil, Head{}, err
+	}
+	return s, head, nil
+}
+
+// Catch applies to a fold what it lacks up to head.
+func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
+	for f, err := range l.Read(ctx, k, s.Seq, head) {
+		if err != nil {
+			return err
+		}
+		events, err := f.Events()
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.Seq <= s.Seq {
+				continue
+			}
+			if err := s.Apply(e); err != nil {
+				return fmt.Errorf("fold %s: %w", k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// snapshot returns the stored fold if it can be used, else nil: then the events
+// are folded from the beginning.
+func (l *Log) snapshot(ctx context.Context, k Key, head Head) *event.Session {
+	kv, err := l.snap.Get(ctx, k.suffix())
+	if err != nil {
+		return nil
+	}
+	s, err := l.openSnapshot(ctx, kv.Value())
+	if err != nil || s.Seq > head.Seq {
+		if err != nil && !errors.Is(err, event.ErrOtherFold) {
+			l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
+		}
+		return nil
+	}
+	return s
+}
+
+func (l *Log) openSnapshot(ctx context.Context, value []byte) (*event.Session, error) {
+	var entry snapshotEntry
+	if err := json.Unmarshal(value, &entry); err != nil {
+		return nil, err
+	}
+	if entry.Fold != event.FoldVersion {
+		return nil, event.ErrOtherFold
+	}
+	if entry.Blob != "" {
+		if l.opts.Blobs == nil {
+			return nil, errors.New("snapshot is in a blob store that is not configured")
+		}
+		data, err := l.opts.Blobs.Get(ctx, entry.Blob)
+		if err != nil {
+			return nil, err
+		}
+		entry.Zstd = data
+	}
+	plain, err := decoder().DecodeAll(entry.Zstd, nil)
+	if err != nil {
+		return nil, err
+	}
+	return event.DecodeSession(plain)
+}

@@ -1,0 +1,256 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+const (
+	inboxStream = "INBOX"
+	jobsStream  = "JOBS"
+	consumer    = "workers"
+
+	// maxWaiting is the bound of each of a session's two inbox subjects.
+	maxWaiting = 128
+)
+
+// minServer is the oldest nats-server that does what runlog asks for.
+const minServer = "2.12.0"
+
+// setUp brings all streams and buckets up, those of an existing installation
+// unchanged.
+func (l *Log) setUp(ctx context.Context) error {
+	if err := l.checkServer(); err != nil {
+		return err
+	}
+	for p := range l.opts.Partitions {
+		if err := l.ensureStream(ctx, l.logConfig(p)); err != nil {
+			return err
+		}
+	}
+	if err := l.ensureStream(ctx, l.inboxConfig()); err != nil {
+		return err
+	}
+	if err := l.ensureStream(ctx, l.jobsConfig()); err != nil {
+		return err
+	}
+	if err := l.ensureConsumer(ctx); err != nil {
+		return err
+	}
+	if err := l.ensureBuckets(ctx); err != nil {
+		return err
+	}
+	return l.checkInstall(ctx)
+}
+
+func (l *Log) checkServer() error {
+	if v := l.nc.ConnectedServerVersion(); !l.nc.IsConnected() {
+		return unavailable(fmt.Errorf("connect: %w", nats.ErrDisconnected))
+	} else if older(v, minServer) {
+		return fmt.Errorf("nats-server %s is too old: it ignores settings that runlog needs; use %s or newer", v, minServer)
+	}
+	return nil
+}
+
+func older(v, than string) bool {
+	var a, b [3]int
+	fmt.Sscanf(v, "%d.%d.%d", &a[0], &a[1], &a[2])
+	fmt.Sscanf(than, "%d.%d.%d", &b[0], &b[1], &b[2])
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+func (l *Log) logConfig(p int) jetstream.StreamConfig {
+	n := fmt.Sprint(p)
+	return jetstream.StreamConfig{
+		Name:        streamName(p),
+		Description: "runlog: session logs",
+		Subjects:    []string{"log." + n + ".>"},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardNew, // a full disk refuses, it never forgets
+		Storage:     jetstream.FileStorage,
+		Replicas:    l.opts.Replicas,
+		AllowDirect: true,
+		RePublish:   &jetstream.RePublish{Source: "log." + n + ".>", Destination: "live." + n + ".>"},
+	}
+}
+
+func (l *Log) inboxConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                 inboxStream,
+		Description:          "runlog: commands that wait for their session's worker",
+		Subjects:             []string{"inbox.>"},
+		Retention:            jetstream.LimitsPolicy,
+		Discard:              jetstream.DiscardNew,
+		DiscardNewPerSubject: true,
+		MaxMsgsPerSubject:    maxWaiting,
+		Storage:              jetstream.FileStorage,
+		Replicas:             l.opts.Replicas,
+		AllowDirect:          true,
+		RePublish:            &jetstream.RePublish{Source: "inbox.>", Destination: "wake.>", HeadersOnly: true},
+	}
+}
+
+func (l *Log) jobsConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                 jobsStream,
+		Description:          "runlog: tickets, at most one per session",
+		Subjects:             []string{"jobs.>"},
+		Retention:            jetstream.WorkQueuePolicy,
+		Discard:              jetstream.DiscardNew,
+		DiscardNewPerSubject: true,
+		MaxMsgsPerSubject:    1,
+		Storage:              jetstream.FileStorage,
+		Replicas:             l.opts.Replicas,
+	}
+}
+
+// ensureStream creates the stream, or checks that what is there behaves the
+// same. Only Replicas of an existing stream may differ: an operator scales them.
+func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := l.retrySetUp(ctx, want)
+	if err != nil {
+		return unavailable(fmt.Errorf("stream %s: %w", want.Name, err))
+	}
+	return checkGranted(want, s.CachedInfo().Config)
+}
+
+// retrySetUp gives a cluster that is still electing leaders time to do so.
+func (l *Log) retrySetUp(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		s, err := l.js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			s, err = l.js.CreateStream(ctx, want)
+		}
+		if err == nil || unavailable(err) == err || ctx.Err() != nil {
+			return s, err
+		}
+		if sleep(ctx, wait) != nil {
+			return nil, err
+		}
+	}
+}
+
+// checkGranted compares what was asked for with what the server says it does.
+func checkGranted(want, got jetstream.StreamConfig) error {
+	checks := []struct {
+		what      string
+		want, got any
+	}{
+		{"subjects", want.Subjects, got.Subjects},
+		{"retention", want.Retention, got.Retention},
+		{"discard", want.Discard, got.Discard},
+		{"discard per subject", want.DiscardNewPerSubject, got.DiscardNewPerSubject},
+		{"direct get", want.AllowDirect, got.AllowDirect},
+		{"republish", want.RePublish, got.RePublish},
+		{"max age", time.Duration(0), got.MaxAge},
+	}
+	for _, c := range checks {
+		if !reflect.DeepEqual(c.want, c.got) {
+			return fmt.Errorf("stream %s has %s %v, runlog needs %v: the server ignores the setting or somebody changed it", want.Name, c.what, c.got, c.want)
+		}
+	}
+	return nil
+}
+
+func (l *Log) ensureConsumer(ctx context.Context) error {
+	_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, jetstream.ConsumerConfig{
+		Durable:       consumer,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       l.opts.Lease,
+		MaxDeliver:    -1,
+		MaxAckPending: -1, // the default would hand out 1000 tickets to the whole cluster
+		MaxWaiting:    1 << 16,
+	})
+	if err != nil {
+		return unavailable(fmt.Errorf("consumer of %s: %w", jobsStream, err))
+	}
+	return nil
+}
+
+func (l *Log) ensureBuckets(ctx context.Context) (err error) {
+	l.runs, err = l.bucket(ctx, jetstream.KeyValueConfig{Bucket: "RUNS", TTL: l.opts.RunsKept})
+	if err != nil {
+		return err
+	}
+	l.snap, err = l.bucket(ctx, jetstream.KeyValueConfig{Bucket: "SNAPSHOTS"})
+	if err != nil {
+		return err
+	}
+	l.reg, err = l.bucket(ctx, jetstream.KeyValueConfig{Bucket: "REGISTRY"})
+	return err
+}
+
+func (l *Log) bucket(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	c.History, c.Storage, c.Replicas = 1, jetstream.FileStorage, l.opts.Replicas
+	kv, err := l.js.KeyValue(ctx, c.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = l.js.CreateKeyValue(ctx, c)
+		if errors.Is(err, jetstream.ErrBucketExists) { // another process was first
+			kv, err = l.js.KeyValue(ctx, c.Bucket)
+		}
+	}
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("bucket %s: %w", c.Bucket, err))
+	}
+	return kv, nil
+}
+
+// install is what must never change while the logs live.
+type install struct {
+	Partitions int    `json:"partitions"`
+	Epoch      string `json:"epoch"` // tells a restored JetStream from the one clients knew
+}
+
+// checkInstall writes the number of partitions once and compares ever after:
+// with another number, sessions would be looked for in the wrong stream.
+func (l *Log) checkInstall(ctx context.Context) error {
+	mine := install{Partitions: l.opts.Partitions, Epoch: event.NewID("epoch")}
+	_, err := l.reg.Create(ctx, "install", event.Encode(mine))
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) {
+		return unavailable(fmt.Errorf("write install record: %w", err))
+	}
+	raw, err := l.leaderKV(ctx, "REGISTRY", "install")
+	if err != nil {
+		return err
+	}
+	var there install
+	if err := json.Unmarshal(raw.Data, &there); err != nil {
+		return fmt.Errorf("install record: %w", err)
+	}
+	if there.Partitions != mine.Partitions {
+		return fmt.Errorf("this installation has %d partitions, not %d: set RUNLOG_PARTITIONS=%d", there.Partitions, mine.Partitions, there.Partitions)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// tokens cuts a subject.
+func tokens(subject string) []string { return strings.Split(subject, ".") }

@@ -1,0 +1,137 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Ticket puts the session into the work queue. ErrTicketed if a ticket is
+// outstanding, which does not prove that its holder will still look: see Wake.
+func (l *Log) Ticket(ctx context.Context, k Key) error {
+	_, err := l.js.Publish(ctx, "jobs."+k.suffix(), nil)
+	if apiCode(err) == errPerSubject {
+		return ErrTicketed
+	}
+	if err != nil {
+		return unavailable(fmt.Errorf("ticket for %s: %w", k, err))
+	}
+	return nil
+}
+
+// retickets are the pauses after a refusal: on a replicated stream a ticket is
+// still refused for some milliseconds after the last one was released.
+var retickets = []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second}
+
+// Wake makes sure that a worker will look at the session: it tries to place a
+// ticket until one is accepted or the inbox is empty, which means that the
+// commands were taken. The first try is made before it returns; further ones go
+// on behind the caller's back. What even they miss, the janitor finds.
+func (l *Log) Wake(ctx context.Context, k Key) error {
+	err := l.Ticket(ctx, k)
+	if !errors.Is(err, ErrTicketed) {
+		return err
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		l.rewake(ctx, k)
+	}()
+	return nil
+}
+
+func (l *Log) rewake(ctx context.Context, k Key) {
+	for _, wait := range retickets {
+		if sleep(ctx, wait) != nil {
+			return
+		}
+		if waiting, err := l.Inbox(ctx, k); err == nil && len(waiting) == 0 {
+			return
+		}
+		if err := l.Ticket(ctx, k); err == nil {
+			return
+		}
+	}
+}
+
+// Tickets hands out tickets to the workers of this process.
+type Tickets struct {
+	log  *Log
+	cons jetstream.Consumer
+}
+
+// Tickets opens the work queue.
+func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
+	cons, err := l.js.Consumer(ctx, jobsStream, consumer)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("open tickets: %w", err))
+	}
+	return &Tickets{l, cons}, nil
+}
+
+// A Ticket says that a session has something to do. Its holder keeps it alive
+// and releases it; a ticket that is not kept alive for a lease is handed out
+// again. Holding one is no proof of owning the session.
+type Ticket struct {
+	Key       Key
+	Delivered int // how often it was handed out: 1, 2, …
+
+	log *Log
+	msg jetstream.Msg
+	pos uint64
+}
+
+// poll bounds one request for a ticket, so that a lost request is noticed.
+const poll = 20 * time.Second
+
+// Next waits for one ticket. It takes no more than it returns.
+func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
+	for {
+		batch, err := t.cons.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(poll/4))
+		if err != nil {
+			return nil, unavailable(fmt.Errorf("next ticket: %w", err))
+		}
+		for msg := range batch.Messages() {
+			return t.ticket(msg)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+			return nil, unavailable(fmt.Errorf("next ticket: %w", err))
+		}
+	}
+}
+
+func (t *Tickets) ticket(msg jetstream.Msg) (*Ticket, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("next ticket: %w", err)
+	}
+	tk := tokens(msg.Subject())
+	if len(tk) != 3 {
+		return nil, errors.Join(fmt.Errorf("ticket on subject %q", msg.Subject()), msg.Term())
+	}
+	k, err := parseKey(tk[1], tk[2])
+	if err != nil {
+		return nil, errors.Join(err, msg.Term())
+	}
+	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), log: t.log, msg: msg, pos: meta.Sequence.Stream}, nil
+}
+
+// KeepAlive extends the ticket by a lease. Its failure is no loss of ownership.
+func (t *Ticket) KeepAlive() error { return t.msg.InProgress() }
+
+// Release takes the ticket out of the queue. It deletes it by its stream
+// position: unlike an ack, that lets the next ticket in at once. Whoever
+// releases looks at the inbox again afterwards.
+func (t *Ticket) Release(ctx context.Context) error {
+	return t.log.deleteMsg(ctx, jobsStream, t.pos)
+}
+
+// Return gives the ticket to another worker at once.
+func (t *Ticket) Return() error { return t.msg.Nak() }
