@@ -1,0 +1,447 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Every prefix of every lawful log gives requests that both providers take.
+func TestEveryPrefixBuildsValidRequests(t *testing.T) {
+	for seed := range uint64(150) {
+		l := lawfulLog(seeded(seed), 90)
+		if err := checkPrefixes(l.events); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	if err := checkPrefixes(golden(t)); err != nil {
+		t.Fatalf("golden log: %v", err)
+	}
+}
+
+func FuzzRequests(f *testing.F) {
+	f.Add([]byte("\x01\x02\x03\x04"), "be brief")
+	f.Add(bytes.Repeat([]byte{7, 3, 1, 250, 16}, 60), "")
+	f.Fuzz(func(t *testing.T, data []byte, system string) {
+		c := bytesChoices(data)
+		l := lawfulLog(&c, min(len(data)/3+3, 120))
+		if err := checkPrefixes(l.events); err != nil {
+			t.Fatal(err)
+		}
+		checkViews(t, l.s, system)
+	})
+}
+
+// checkPrefixes folds the events one by one and checks both requests each time.
+func checkPrefixes(events []Event) error {
+	s := NewSession(events[0].SessionID)
+	for _, e := range events {
+		if err := s.Apply(e); err != nil {
+			return err
+		}
+		before := string(Encode(s))
+		body := s.OpenAIMessages("be brief")
+		if err := validOpenAI(body); err != nil {
+			return fmt.Errorf("openai after %s %d: %w\n%s", e.Type, e.Seq, err, body)
+		}
+		sys, body := s.AnthropicMessages("be brief")
+		if err := validAnthropic(body); err != nil || sys == "" {
+			return fmt.Errorf("anthropic after %s %d: system %q, %w\n%s", e.Type, e.Seq, sys, err, body)
+		}
+		if after := string(Encode(s)); after != before {
+			return fmt.Errorf("building a request after %d changed the session:\n%s\nfrom\n%s", e.Seq, after, before)
+		}
+	}
+	return nil
+}
+
+// checkViews builds what is not a request: it must be JSON and never panic.
+func checkViews(t *testing.T, s *Session, system string) {
+	t.Helper()
+	for _, v := range []View{{System: system}, {Transcript: true}, {Public: true, Transcript: true, Reasoning: true}, {Public: true}} {
+		_, messages := s.AnthropicView(v)
+		for _, body := range [][]byte{s.OpenAIView(v), messages} {
+			if !json.Valid(body) {
+				t.Fatalf("view %+v is not JSON: %s", v, body)
+			}
+		}
+	}
+}
+
+var (
+	wireIDs   = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
+	wireNames = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	loneHalf  = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}`)
+)
+
+func strict(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+type gotOpenAI struct {
+	Role       string  `json:"role"`
+	Content    *string `json:"content"`
+	ToolCallID string  `json:"tool_call_id"`
+	ToolCalls  []struct {
+		ID, Type string
+		Function struct{ Name, Arguments string }
+	} `json:"tool_calls"`
+}
+
+// validOpenAI holds a messages array to the rules of chat completions, and to
+// what the stricter servers of that protocol ask besides: one system message
+// and that first, users and assistants in turn, the assistant not last.
+func validOpenAI(body []byte) error {
+	var list []gotOpenAI
+	if err := strict(body, &list); err != nil {
+		return err
+	}
+	if !utf8.Valid(body) {
+		return errors.New("not UTF-8")
+	}
+	var open []string // calls that wait for their tool message
+	seen, before := map[string]bool{}, ""
+	for i, m := range list {
+		if m.Role == "tool" {
+			at := slices.Index(open, m.ToolCallID)
+			if at < 0 || m.Content == nil || blank(*m.Content) {
+				return fmt.Errorf("message %d: a tool message without its call or without text", i)
+			}
+			open = slices.Delete(open, at, at+1)
+			before = "tool"
+			continue
+		}
+		if len(open) > 0 {
+			return fmt.Errorf("message %d: calls %q have no result", i, open)
+		}
+		if err := m.check(i, before); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+		for _, c := range m.ToolCalls {
+			if seen[c.ID] || !wireIDs.MatchString(c.ID) || !wireNames.MatchString(c.Function.Name) || c.Type != "function" {
+				return fmt.Errorf("message %d: bad call %+v", i, c)
+			}
+			if err := object(c.Function.Arguments); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			seen[c.ID] = true
+			open = append(open, c.ID)
+		}
+		before = m.Role
+	}
+	if len(open) > 0 || (before != "user" && before != "tool") {
+		return fmt.Errorf("ends with %q, open calls %q", before, open)
+	}
+	return nil
+}
+
+func (m gotOpenAI) check(i int, before string) error {
+	empty := m.Content == nil || blank(*m.Content)
+	switch {
+	case m.Role == "system" && (i > 0 || empty):
+		return errors.New("system message empty or not first")
+	case m.Role == "user" && (empty || before == "user"):
+		return errors.New("user message empty or after another")
+	case m.Role == "assistant" && before != "user" && before != "tool":
+		return fmt.Errorf("assistant after %q", before)
+	case m.Role == "assistant" && (m.Content != nil && empty || m.Content == nil && len(m.ToolCalls) == 0):
+		return errors.New("assistant says nothing")
+	case m.Role != "assistant" && m.ToolCalls != nil:
+		return errors.New("calls of somebody else")
+	case !slices.Contains([]string{"system", "user", "assistant"}, m.Role):
+		return fmt.Errorf("role %q", m.Role)
+	}
+	return nil
+}
+
+// object holds arguments to be a JSON object without half characters.
+func object(args string) error {
+	var o map[string]any
+	if err := json.Unmarshal([]byte(args), &o); err != nil || o == nil {
+		return fmt.Errorf("arguments %q are no object", args)
+	}
+	plain := regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|\\\\`).ReplaceAllString(args, "")
+	if loneHalf.MatchString(plain) {
+		return fmt.Errorf("arguments %q hold half a character", args)
+	}
+	return nil
+}
+
+type gotBlock struct {
+	Type, Text, Signature, Data, ID, Name string
+	Thinking                              *string
+	Input                                 json.RawMessage
+	ToolUseID                             string `json:"tool_use_id"`
+	Content                               string
+	IsError                               bool `json:"is_error"`
+}
+
+// validAnthropic holds a messages array to the rules of the Messages API.
+func validAnthropic(body []byte) error {
+	var list []struct {
+		Role    string
+		Content []gotBlock
+	}
+	if err := strict(body, &list); err != nil {
+		return err
+	}
+	var open []string
+	seen := map[string]bool{}
+	for i, m := range list {
+		if want := []string{"user", "assistant"}[i%2]; m.Role != want || len(m.Content) == 0 {
+			return fmt.Errorf("message %d: role %q with %d blocks, want %q", i, m.Role, len(m.Content), want)
+		}
+		results := true
+		for j, b := range m.Content {
+			results = results && b.Type == "tool_result"
+			if b.Type == "tool_result" {
+				at := slices.Index(open, b.ToolUseID)
+				if at < 0 || !results || m.Role != "user" || blank(b.Content) {
+					return fmt.Errorf("message %d: result %+v out of place or empty", i, b)
+				}
+				open = slices.Delete(open, at, at+1)
+				continue
+			}
+			if err := b.check(m.Role, j == len(m.Content)-1); err != nil {
+				return fmt.Errorf("message %d block %d: %w", i, j, err)
+			}
+			if b.Type == "tool_use" {
+				if seen[b.ID] {
+					return fmt.Errorf("message %d: id %q twice", i, b.ID)
+				}
+				seen[b.ID] = true
+				open = append(open, b.ID)
+			}
+		}
+		if m.Role == "user" && len(open) > 0 {
+			return fmt.Errorf("message %d: calls %q have no result", i, open)
+		}
+	}
+	if len(list)%2 == 0 {
+		return errors.New("does not end with the user")
+	}
+	return nil
+}
+
+func (b gotBlock) check(role string, last bool) error {
+	switch {
+	case b.Type == "text" && !blank(b.Text):
+		return nil
+	case role != "assistant":
+	case b.Type == "thinking" && b.Signature != "" && b.Thinking != nil && !last:
+		return nil
+	case b.Type == "redacted_thinking" && b.Data != "" && !last:
+		return nil
+	case b.Type == "tool_use" && wireIDs.MatchString(b.ID) && wireNames.MatchString(b.Name):
+		return object(string(b.Input))
+	}
+	return fmt.Errorf("%s in a message of %s: %+v", b.Type, role, b)
+}
+
+// The validators must be able to say no.
+func TestValidatorsRefuse(t *testing.T) {
+	for _, bad := range []string{
+		`[]`, `[{"role":"user","content":" "}]`, `[{"role":"user","content":"a"},{"role":"user","content":"b"}]`,
+		`[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]`,
+		`[{"role":"user","content":"a"},{"role":"tool","content":"b","tool_call_id":"c"}]`,
+		`[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"n","arguments":"{}"}}]},{"role":"user","content":"x"}]`,
+		`[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"n","arguments":"{"}}]},{"role":"tool","tool_call_id":"c","content":"x"}]`,
+	} {
+		if validOpenAI([]byte(bad)) == nil {
+			t.Errorf("openai takes %s", bad)
+		}
+	}
+	text := `{"type":"text","text":"a"}`
+	use := `{"type":"tool_use","id":"c","name":"n","input":{}}`
+	for _, bad := range []string{
+		`[]`, `[{"role":"assistant","content":[` + text + `]}]`, `[{"role":"user","content":[]}]`,
+		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + text + `]}]`,
+		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + use + `]},{"role":"user","content":[` + text + `]}]`,
+		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + use + `]},{"role":"user","content":[` + text + `,{"type":"tool_result","tool_use_id":"c","content":"x"}]}]`,
+		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"}]},{"role":"user","content":[` + text + `]}]`,
+		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"n","input":{"x":"\ud83d"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}]`,
+	} {
+		if validAnthropic([]byte(bad)) == nil {
+			t.Errorf("anthropic takes %s", bad)
+		}
+	}
+}
+
+// told folds events and returns what both providers are told, as text.
+func told(t *testing.T, events ...Event) (openai, anthropic string) {
+	t.Helper()
+	s := folded(t, events...)
+	sys, messages := s.AnthropicMessages("")
+	return string(s.OpenAIMessages("")), sys + string(messages)
+}
+
+func folded(t *testing.T, events ...Event) *Session {
+	t.Helper()
+	s := NewSession("s")
+	for i, e := range events {
+		e.Seq, e.SessionID, e.RunID = Seq(i+1), "s", "run"
+		if err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func user(text string) Event {
+	return New(MessageCompleted, MessageCompletedData{MessageID: "u" + text, Role: RoleUser, Parts: []Part{TextPart(text)}})
+}
+
+// calling is an assistant's message with one call.
+func calling(id, name, args string) []Event {
+	return []Event{
+		New(MessageStarted, MessageStartedData{MessageID: "m" + id, Role: RoleAssistant}),
+		New(ToolStarted, ToolStartedData{CallID: id, Name: name, MessageID: "m" + id, Executor: ByWorker}),
+		New(ToolArgs, ToolArgsData{CallID: id, Name: name, Args: args}),
+		New(MessageCompleted, MessageCompletedData{MessageID: "m" + id, Role: RoleAssistant, Parts: []Part{{Type: PartToolCall, CallID: id}}}),
+	}
+}
+
+func TestWhatAModelIsToldOfACall(t *testing.T) {
+	running := New(ToolRunning, ToolRunningData{CallID: "c1", Attempt: 1})
+	done := ToolCompletedData{CallID: "c1", Name: "big", Args: "{}", Content: []Part{TextPart("head")}, Truncated: true,
+		Artifact: &Part{Type: PartFile, ArtifactID: "art_7", Bytes: 3 << 20}}
+	for name, c := range map[string]struct {
+		args string
+		then []Event
+		want []string
+		ok   bool
+	}{
+		"pending":   {"{}", nil, []string{"Not run"}, false},
+		"running":   {"{}", []Event{running}, []string{"Interrupted", "outcome is unknown"}, false},
+		"truncated": {"{}", []Event{running, New(ToolCompleted, done)}, []string{"head", "first 4 of 3145728 bytes", "art_7", "read_artifact"}, true},
+		"failed":    {"{}", []Event{New(ToolFailed, ToolFailedData{CallID: "c1", Code: CodeToolError, Message: "disk full", Outcome: OutcomeFailed})}, []string{"Error (tool_error): disk full"}, false},
+		"unknown":   {"{}", []Event{New(ToolFailed, ToolFailedData{CallID: "c1", Code: CodeInterrupted, Outcome: OutcomeUnknown})}, []string{"may or may not", "interrupted"}, false},
+		"empty":     {"{}", []Event{New(ToolCompleted, ToolCompletedData{CallID: "c1"})}, []string{"(no output)"}, true},
+		"file": {"{}", []Event{New(ToolCompleted, ToolCompletedData{CallID: "c1", Content: []Part{{Type: PartFile, Name: "n.md", MediaType: "text/markdown", Bytes: 7, ArtifactID: "art_1", URL: "/artifacts/art_1"}}})},
+			[]string{`[file \"n.md\", text/markdown, 7 bytes, artifact art_1, /artifacts/art_1]`}, true},
+		"bad args": {`{"a":`, []Event{New(ToolFailed, ToolFailedData{CallID: "c1", Args: `{"a":`, Code: CodeBadRequest, Message: "not JSON"})}, []string{"not JSON", `were: {\"a\":]`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := append([]Event{user("hi")}, calling("c1", "big", c.args)...)
+			openai, anthropic := told(t, append(events, c.then...)...)
+			for _, want := range c.want {
+				if !strings.Contains(openai, want) || !strings.Contains(anthropic, want) {
+					t.Errorf("missing %q in\n%s\n%s", want, openai, anthropic)
+				}
+			}
+			if strings.Contains(anthropic, `"is_error":true`) == c.ok {
+				t.Errorf("is_error is wrong in %s", anthropic)
+			}
+		})
+	}
+}
+
+func TestNumbersAndOrderOfArgumentsSurvive(t *testing.T) {
+	args := `{"z":9007199254740993,"a":1.0}`
+	openai, anthropic := told(t, append([]Event{user("hi")}, calling("c1", "f", args)...)...)
+	if !strings.Contains(openai, `{\"z\":9007199254740993,\"a\":1.0}`) || !strings.Contains(anthropic, args) {
+		t.Errorf("arguments changed:\n%s\n%s", openai, anthropic)
+	}
+}
+
+// A user who speaks while tools run does not come between call and result.
+func TestSteeringStandsBehindTheResults(t *testing.T) {
+	events := append([]Event{user("hi")}, calling("c1", "f", "{}")...)
+	events = append(events, user("stop that"), New(ToolCompleted, ToolCompletedData{CallID: "c1", Content: []Part{TextPart("done")}}))
+	openai, anthropic := told(t, events...)
+	for _, got := range []string{openai, anthropic} {
+		if strings.Index(got, "done") > strings.Index(got, "stop that") {
+			t.Errorf("result does not follow its call: %s", got)
+		}
+	}
+}
+
+func TestAnAttemptInProgressIsLeftOut(t *testing.T) {
+	openai, anthropic := told(t, user("hi"),
+		New(MessageStarted, MessageStartedData{MessageID: "m", Role: RoleAssistant}),
+		New(TextDelta, TextDeltaData{MessageID: "m", Delta: "half a thou"}),
+		New(ToolStarted, ToolStartedData{CallID: "c", Name: "f", MessageID: "m"}))
+	if strings.Contains(openai+anthropic, "half a thou") || strings.Contains(openai+anthropic, `"f"`) {
+		t.Errorf("the attempt is there:\n%s\n%s", openai, anthropic)
+	}
+}
+
+func TestSystemMessagesJoinThePrompt(t *testing.T) {
+	s := folded(t, New(MessageCompleted, MessageCompletedData{MessageID: "m", Role: RoleSystem, Parts: []Part{TextPart("in French")}}), user("hi"))
+	sys, _ := s.AnthropicMessages("be brief")
+	if sys != "be brief\n\nin French" {
+		t.Errorf("system prompt is %q", sys)
+	}
+}
+
+func TestThinkingGoesBackOnlySigned(t *testing.T) {
+	events := []Event{user("hi"), New(MessageCompleted, MessageCompletedData{MessageID: "m", Role: RoleAssistant, Parts: []Part{
+		{Type: PartReasoning, Text: "unsigned thought"}, {Type: PartReasoning, Text: "signed thought", Signature: "sig"},
+		{Type: PartReasoning, Signature: RedactedThinking + "opaque"}, TextPart("answer")}}), user("more")}
+	openai, anthropic := told(t, events...)
+	if strings.Contains(openai, "thought") || strings.Contains(anthropic, "unsigned") {
+		t.Errorf("reasoning leaks:\n%s\n%s", openai, anthropic)
+	}
+	for _, want := range []string{`{"type":"thinking","thinking":"signed thought","signature":"sig"}`, `{"type":"redacted_thinking","data":"opaque"}`} {
+		if !strings.Contains(anthropic, want) {
+			t.Errorf("missing %s in %s", want, anthropic)
+		}
+	}
+	with := string(folded(t, events...).OpenAIView(View{Reasoning: true}))
+	if !strings.Contains(with, `"reasoning_content":"unsigned thought\n\nsigned thought"`) {
+		t.Errorf("reasoning is missing in %s", with)
+	}
+}
+
+func TestTranscriptIsTheLogAsItStands(t *testing.T) {
+	events := append([]Event{user("one"), user("two")}, calling("call/1 ü", "a.b", `{"x": 1}`)...)
+	s := folded(t, events...)
+	want := `[{"role":"user","content":"one"},{"role":"user","content":"two"},` +
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"call/1 ü","type":"function","function":{"name":"a.b","arguments":"{\"x\": 1}"}}]}]`
+	if got := string(s.OpenAIView(View{Transcript: true})); got != want {
+		t.Errorf("transcript is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestSubagentsAreNotTheirParentsConversation(t *testing.T) {
+	s := NewSession("s")
+	for i, e := range []Event{
+		New(RunStarted, RunStartedData{Agent: "a"}), user("parent"),
+		New(RunStarted, RunStartedData{Agent: "b", ParentRunID: "run"}), user("child"),
+	} {
+		e.Seq, e.SessionID, e.RunID = Seq(i+1), "s", []string{"run", "run", "sub", "sub"}[i]
+		if err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(s.OpenAIView(View{RunID: "run"})); got != `[{"role":"user","content":"parent"}]` {
+		t.Errorf("parent sees %s", got)
+	}
+	if got := string(s.OpenAIView(View{RunID: "sub"})); got != `[{"role":"user","content":"child"}]` {
+		t.Errorf("child sees %s", got)
+	}
+}
+
+func TestWireNames(t *testing.T) {
+	for _, same := range []string{"lookup", "a-b_C9", strings.Repeat("x", 64)} {
+		if got := WireName(same); got != same {
+			t.Errorf("WireName(%q) = %q", same, got)
+		}
+	}
+	seen := map[string]string{}
+	for _, odd := range []string{"a.b", "a_b", "a:b", "", "北京", "上海", strings.Repeat("x", 65), strings.Repeat("x", 66)} {
+		got := WireName(odd)
+		if !wireNames.MatchString(got) || seen[got] != "" {
+			t.Errorf("WireName(%q) = %q, also of %q", odd, got, seen[got])
+		}
+		seen[got] = odd
+	}
+}
