@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -111,6 +112,7 @@ func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
+	settle(watch)
 	for range 10 {
 		appendAll(t, w, 1)
 		<-lv.msgs // lost on the way
@@ -118,6 +120,7 @@ func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
 	appendAll(t, w, 1)
 	lv.dispatch(<-lv.msgs) // its predecessor never came
 	checkDense(t, c.await(t, 11), 1, 11)
+	settle(watch)
 	appendAll(t, w, 1)
 	<-lv.msgs // the last one is lost: only a beat shows it
 	if err := l.Beat(k, Beat{Head: 12}); err != nil {
@@ -129,5 +132,18 @@ func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
 	defer mu.Unlock()
 	if gaps["log"] == 0 || gaps["check"] == 0 {
 		t.Errorf("gaps seen: %v", gaps)
+	}
+}
+
+// settle waits until the watch has nothing to read from the log.
+func settle(w *Watch) {
+	for {
+		w.mu.Lock()
+		filling := w.filling
+		w.mu.Unlock()
+		if !filling {
+			return
+		}
+		runtime.Gosched()
 	}
 }
