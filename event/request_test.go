@@ -445,3 +445,56 @@ func TestWireNames(t *testing.T) {
 		seen[got] = odd
 	}
 }
+
+// A text that the user interrupted is part of what was said; the call that was
+// being written with it is not.
+func TestACutAnswerThatWasAnsweredStays(t *testing.T) {
+	openai, anthropic := told(t, user("hi"),
+		New(MessageStarted, MessageStartedData{MessageID: "m", Role: RoleAssistant}),
+		New(TextDelta, TextDeltaData{MessageID: "m", Delta: "half a "}),
+		New(TextDelta, TextDeltaData{MessageID: "m", Delta: "thought"}),
+		New(ToolStarted, ToolStartedData{CallID: "c", Name: "lookup", MessageID: "m"}),
+		user("wait"))
+	for _, got := range []string{openai, anthropic} {
+		if !strings.Contains(got, "half a thought") || strings.Contains(got, "lookup") {
+			t.Errorf("cut answer is told as %s", got)
+		}
+	}
+	growing := folded(t, user("hi"), New(MessageStarted, MessageStartedData{MessageID: "m", Role: RoleAssistant}),
+		New(TextDelta, TextDeltaData{MessageID: "m", Delta: "so "}), New(TextDelta, TextDeltaData{MessageID: "m", Delta: "far"}))
+	if got := string(growing.OpenAIView(View{Transcript: true})); !strings.Contains(got, `"content":"so far"`) {
+		t.Errorf("transcript of a growing text is %s", got)
+	}
+}
+
+// What a message says of its calls and what the calls say of their message
+// need not agree in a log that was cut.
+func TestOrphans(t *testing.T) {
+	completed := func(parts ...Part) Event {
+		return New(MessageCompleted, MessageCompletedData{MessageID: "m", Role: RoleAssistant, Parts: parts})
+	}
+	openai, _ := told(t, user("hi"), completed(TextPart("a"), Part{Type: PartToolCall, CallID: "nobody"}), user("b"))
+	if strings.Contains(openai, "nobody") {
+		t.Errorf("a part without call is told: %s", openai)
+	}
+	openai, _ = told(t, user("hi"), completed(TextPart("a")),
+		New(ToolStarted, ToolStartedData{CallID: "c", Name: "lookup", MessageID: "m"}), New(ToolCompleted, ToolCompletedData{CallID: "c", Content: []Part{TextPart("it ran")}}))
+	if !strings.Contains(openai, "it ran") {
+		t.Errorf("a call that ran is not told: %s", openai)
+	}
+	openai, _ = told(t, user("hi"), New(ToolCompleted, ToolCompletedData{CallID: "c", Content: []Part{TextPart("of nobody")}}))
+	if strings.Contains(openai, "of nobody") {
+		t.Errorf("a result without message is told: %s", openai)
+	}
+}
+
+func TestPairSurrogates(t *testing.T) {
+	for in, want := range map[string]string{
+		`\ud83d\ude00`: `\ud83d\ude00`, `\uD83D\uDE00`: `\uD83D\uDE00`, `\\ud83d`: `\\ud83d`, `\\\ud83d`: `\\\ufffd`,
+		`\ude00\ud83d`: `\ufffd\ufffd`, `\ud83d\ud83d\ude00`: `\ufffd\ud83d\ude00`, `\u00e9 \ud7ff \ue000`: `\u00e9 \ud7ff \ue000`, `\ud83d`: `\ufffd`, `\ud8`: `\ud8`,
+	} {
+		if got := pairSurrogates(in); got != want {
+			t.Errorf("pairSurrogates(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
