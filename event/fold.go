@@ -115,7 +115,7 @@ func (s *Session) runQueued(e Event, d RunQueuedData) {
 func (s *Session) run(e Event) *Run {
 	r := s.runs[e.RunID]
 	if r == nil {
-		r = &Run{RunID: e.RunID, TraceID: e.TraceID, Agent: s.Agent, Status: Pending, Book: &RunBook{}}
+		r = &Run{RunID: e.RunID, TraceID: e.TraceID, Agent: s.Agent, Status: Pending, Book: &RunBook{First: e.Seq}}
 		s.Runs = append(s.Runs, r)
 		s.runs[e.RunID] = r
 	}
@@ -164,7 +164,8 @@ func (s *Session) runCancelled(e Event, d RunCancelledData) {
 func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 	r := s.run(e)
 	at := e.Time
-	r.Status, r.EndedAt, r.Book.InStep = status, &at, false
+	r.Status, r.EndedAt = status, &at
+	r.Book.InStep, r.Book.Last = false, e.Seq
 	if usage != nil {
 		r.Usage = *usage
 	}
@@ -180,7 +181,7 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 
 func (s *Session) stepStarted(e Event, d StepStartedData) {
 	b := s.run(e).Book
-	b.Step, b.InStep = d.Step, true
+	b.Step, b.InStep, b.Answer = d.Step, true, ""
 }
 
 func (s *Session) stepCompleted(e Event, d StepCompletedData) {
@@ -220,6 +221,9 @@ func (s *Session) textDelta(e Event, d TextDeltaData) {
 func (s *Session) messageCompleted(e Event, d MessageCompletedData) {
 	m := s.message(e, d.MessageID, d.Role)
 	m.Status, m.growing = Completed, nil
+	if r := s.runs[e.RunID]; r != nil && d.Role == RoleAssistant && r.Book.InStep {
+		r.Book.Answer = d.MessageID
+	}
 	m.Parts = make([]*Part, len(d.Parts))
 	for i := range d.Parts {
 		m.Parts[i] = &d.Parts[i]

@@ -156,6 +156,9 @@ type RunBook struct {
 	Attempt int        `json:"attempt,omitempty"`
 	Step    int        `json:"step,omitempty"`    // the last one started
 	InStep  bool       `json:"in_step,omitempty"` // it has not completed
+	Answer  string     `json:"answer,omitempty"`  // the message it completed, if it did
+	First   Seq        `json:"first,omitempty"`   // the run's first event
+	Last    Seq        `json:"last,omitempty"`    // its terminal event
 	Config  *RunConfig `json:"config,omitempty"`
 }
 
@@ -247,6 +250,47 @@ func (s *Session) Clone() *Session {
 		panic(err) // what Encode wrote is read back
 	}
 	return c
+}
+
+// View returns a copy for reading while the fold goes on: entries are copied one
+// level deep, their contents shared, which is safe because the fold replaces
+// contents and never edits them. Streaming texts are settled first.
+func (s *Session) View() *Session {
+	s.settle()
+	v := *s
+	v.Messages, v.ToolCalls = copies(s.Messages), copies(s.ToolCalls)
+	v.Artifacts, v.Runs = copies(s.Artifacts), copies(s.Runs)
+	v.Approvals, v.Activities = slices.Clone(s.Approvals), copies(s.Activities)
+	for _, m := range v.Messages {
+		if m.Status == Streaming {
+			m.Parts = copies(m.Parts)
+		}
+	}
+	for _, r := range v.Runs {
+		book := *r.Book
+		r.Book = &book
+	}
+	book := *s.Book
+	book.Commands, book.Queue = slices.Clone(book.Commands), slices.Clone(book.Queue)
+	if book.Claim != nil {
+		claim := *book.Claim
+		book.Claim = &claim
+	}
+	v.Book = &book
+	v.index()
+	return &v
+}
+
+func copies[T any](list []*T) []*T {
+	if list == nil {
+		return nil
+	}
+	values, out := make([]T, len(list)), make([]*T, len(list))
+	for i, p := range list {
+		values[i] = *p
+		out[i] = &values[i]
+	}
+	return out
 }
 
 // MessageByID, Call, ArtifactByID and Run find one by id, or nil.

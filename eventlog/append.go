@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -144,15 +145,14 @@ func (w *Writer) Check(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil && head.Pos > w.committed.Pos && !w.owns(head) {
+	if w.err == nil && head.Pos > w.committed.Pos && !strings.HasPrefix(head.frameID, w.id+"-") {
 		w.endLocked(ErrFenced)
 	}
 	return w.err
 }
 
-func (w *Writer) owns(h Head) bool {
-	return len(h.frameID) > len(w.id) && h.frameID[:len(w.id)] == w.id
-}
+// Wrote reports whether a frame is this writer's own.
+func (w *Writer) Wrote(f Frame) bool { return strings.HasPrefix(f.ID, w.id+"-") }
 
 // Fence ends the writer because its owner has seen a foreign claim.
 func (w *Writer) Fence() {

@@ -34,6 +34,7 @@ type Head struct {
 	First event.Seq // of the first event of the last frame
 	Pos   uint64    // stream position of the last frame
 	Prev  uint64    // stream position of the frame before it, 0 if there is none
+	Time  time.Time // when that frame was stored, zero if unknown
 
 	frameID string
 }
@@ -46,6 +47,7 @@ type Frame struct {
 	First event.Seq
 	Last  event.Seq
 	Time  time.Time // when it was stored, zero if unknown
+	ID    string    // given by its writer, may be empty
 	Data  []byte    // NDJSON, each line ends in LF
 }
 
@@ -152,29 +154,29 @@ func (l *Log) Head(ctx context.Context, k Key) (Head, error) {
 	if err != nil {
 		return Head{}, fmt.Errorf("head of %s: %w", k, err)
 	}
-	f, id, err := m.frame(k)
+	f, err := m.frame(k)
 	if err != nil {
 		return Head{}, fmt.Errorf("head of %s: %w", k, err)
 	}
-	h := f.head()
-	h.frameID = id
-	return h, nil
+	return f.head(), nil
 }
 
-func (f Frame) head() Head { return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev} }
+func (f Frame) head() Head {
+	return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev, Time: f.Time, frameID: f.ID}
+}
 
-func (m stored) frame(k Key) (f Frame, id string, err error) {
+func (m stored) frame(k Key) (Frame, error) {
 	h, err := m.header()
 	if err != nil {
-		return Frame{}, "", err
+		return Frame{}, err
 	}
-	f, err = newFrame(k, m.Pos, h, m.Data)
+	f, err := newFrame(k, m.Pos, h, m.Data)
 	f.Time = m.Time
-	return f, h.Get(hdrFrame), err
+	return f, err
 }
 
 func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
-	f := Frame{Key: k, Pos: pos, Data: data}
+	f := Frame{Key: k, Pos: pos, Data: data, ID: h.Get(hdrFrame)}
 	first, last, ok := strings.Cut(h.Get(hdrSeq), "-")
 	a, err1 := strconv.ParseUint(first, 10, 64)
 	b, err2 := strconv.ParseUint(last, 10, 64)
@@ -363,8 +365,7 @@ func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) 
 	if err != nil {
 		return Frame{}, err
 	}
-	f, _, err := m.frame(k)
-	return f, err
+	return m.frame(k)
 }
 
 // readAfter reads the frames after one whose position is known.
