@@ -20,8 +20,6 @@ const (
 	maxRecord   = 64 << 10
 )
 
-var errDamaged = errors.New("damaged artifact file")
-
 func (d *dirStore) Create(ctx context.Context, key Key, meta Meta) (*Writer, error) {
 	if err := key.Check(); err != nil {
 		return nil, err

@@ -35,14 +35,14 @@ func presentation(m Meta) (mediaType, disposition string) {
 // disposition says.
 func safeType(declared string) (mediaType string, inline bool) {
 	base, params, err := mime.ParseMediaType(declared)
-	if err != nil {
+	if err != nil || !strings.Contains(base, "/") {
 		return octetStream, false
 	}
 	if isScript(base) {
 		return "text/plain; charset=utf-8", false
 	}
 	charset := params["charset"]
-	if charset == "" && (strings.HasPrefix(base, "text/")) {
+	if charset == "" && strings.HasPrefix(base, "text/") {
 		charset = "utf-8"
 	}
 	if charset != "" {

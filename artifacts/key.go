@@ -77,7 +77,8 @@ func (m Meta) normalized() (Meta, error) {
 	if strings.ContainsFunc(m.Name, unicode.IsControl) {
 		return m, fmt.Errorf("%w: name %q contains control characters", ErrBadMeta, m.Name)
 	}
-	if _, _, err := mime.ParseMediaType(m.MediaType); err != nil || len(m.MediaType) > maxMediaBytes || !ascii(m.MediaType) {
+	base, _, err := mime.ParseMediaType(m.MediaType)
+	if err != nil || !strings.Contains(base, "/") || len(m.MediaType) > maxMediaBytes || !ascii(m.MediaType) {
 		return m, fmt.Errorf("%w: media type %q must look like type/subtype and have at most %d bytes", ErrBadMeta, clip(m.MediaType, maxMediaBytes), maxMediaBytes)
 	}
 	return m, nil

@@ -2,9 +2,14 @@ package artifacts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
+
+// errDamaged: what is stored under an artifact's name is not what a commit
+// stored there. Delete removes it.
+var errDamaged = errors.New("damaged artifact; delete it")
 
 // record is the stored form of an Info. It repeats the key, so that a store
 // that folds two names into one (a file system without case, say) shows the
@@ -53,7 +58,7 @@ func (r record) encode() []byte {
 func decodeRecord(b []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("damaged record: %w", err)
+		return r, fmt.Errorf("decode record: %w", err)
 	}
 	return r, nil
 }

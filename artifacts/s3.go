@@ -62,11 +62,14 @@ func (s *s3Store) stat(ctx context.Context, key Key) (record, string, error) {
 	if err := key.Check(); err != nil {
 		return record{}, "", err
 	}
-	rec, etag, err := s.head(ctx, key)
-	if err != nil || rec.SHA256 != "" {
-		return rec, etag, err
+	there, etag, err := s.head(ctx, key)
+	if err != nil || there.SHA256 != "" {
+		return there, etag, err
 	}
-	rec, err = s.readSeal(ctx, key, rec.Write)
+	rec, err := s.readSeal(ctx, key, there.Write)
+	if err == nil && rec.Bytes != there.Bytes {
+		err = fmt.Errorf("object %s: %w", s.blob(key), errDamaged)
+	}
 	return rec, etag, err
 }
 
@@ -78,10 +81,16 @@ func (s *s3Store) head(ctx context.Context, key Key) (record, string, error) {
 	}
 	rec, err := unpackMeta(obj.UserMetadata[recordMeta])
 	if err != nil {
-		return rec, "", fmt.Errorf("object %s was not written by runlog: %w", s.blob(key), err)
+		return rec, "", fmt.Errorf("object %s: %w", s.blob(key), errDamaged)
 	}
 	if rec.key() != key {
 		return rec, "", ErrNotFound // the server folded two names into one
+	}
+	if rec.SHA256 == "" {
+		rec.Bytes = obj.Size
+	}
+	if rec.Bytes != obj.Size {
+		return rec, "", fmt.Errorf("object %s: %w", s.blob(key), errDamaged)
 	}
 	return rec, obj.ETag, nil
 }
@@ -100,7 +109,7 @@ func (s *s3Store) readSeal(ctx context.Context, key Key, write string) (record, 
 	}
 	rec, err := decodeRecord(b)
 	if err != nil || rec.key() != key || rec.Write != write {
-		return record{}, fmt.Errorf("seal %s is damaged", s.seal(key, write))
+		return record{}, fmt.Errorf("seal %s: %w", s.seal(key, write), errDamaged)
 	}
 	return rec, nil
 }
@@ -116,7 +125,9 @@ func (s *s3Store) Delete(ctx context.Context, key Key) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if err == nil && rec.SHA256 == "" {
+	if errors.Is(err, errDamaged) {
+		err = nil // without a record there is no seal to find, but it can go
+	} else if err == nil && rec.SHA256 == "" {
 		err = s.remove(ctx, s.seal(key, rec.Write))
 	}
 	if err == nil {

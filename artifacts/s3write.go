@@ -67,23 +67,42 @@ func (s *s3Sink) flush(ctx context.Context) error {
 
 func (s *s3Sink) commit(ctx context.Context, rec record) error {
 	err := s.publish(ctx, rec)
-	if err == nil {
+	if err == nil && s.up == nil {
 		return nil
 	}
-	// The request may have been carried out although no answer came, or an
-	// earlier attempt of it, so that this one met its own result.
+	// After an error: the request may have been carried out although no answer
+	// came, or an earlier attempt of it, so that this one met its own result.
+	// After success: some servers mix up a completion and an abort (of a Sweep)
+	// that meet, and publish an object without its metadata.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	there, _, lookErr := s.store.head(ctx, rec.key())
 	switch {
-	case lookErr == nil && there.Write == rec.Write:
+	case err == nil:
+		return s.confirm(ctx, rec, there, lookErr)
+	case lookErr == nil && there.Write == rec.Write && there.Bytes == rec.Bytes:
 		return nil
-	case lookErr == nil:
+	case lookErr == nil || errors.Is(lookErr, errDamaged):
 		return ErrExists
 	case errors.Is(err, errPrecondition): // the rival was deleted meanwhile, or cannot be read
 		return fmt.Errorf("%w: the key was taken a moment ago", ErrUnavailable)
 	}
 	return err
+}
+
+// confirm judges what is found after the server said that it completed rec.
+func (s *s3Sink) confirm(ctx context.Context, rec, there record, lookErr error) error {
+	ours := lookErr == nil && there.Write == rec.Write
+	switch {
+	case errors.Is(lookErr, errDamaged), ours && there.Bytes != rec.Bytes:
+		if err := s.store.remove(ctx, s.store.blob(rec.key())); err != nil {
+			return err
+		}
+		return ErrAbandoned
+	case ours, lookErr == nil, errors.Is(lookErr, ErrNotFound): // deleted since, or even replaced
+		return nil
+	}
+	return lookErr
 }
 
 // publish stores everything; its last request is the commit point.
@@ -147,10 +166,23 @@ func (u *s3Upload) part(ctx context.Context, body []byte) error {
 	p, err := u.store.api.PutObjectPart(ctx, u.store.bucket, u.name, u.id, n, bytes.NewReader(body), int64(len(body)),
 		minio.PutObjectPartOptions{Sha256Hex: hexSum(body)})
 	if err != nil {
-		return fmt.Errorf("part %d: %w", n, s3Error(ctx, err))
+		return fmt.Errorf("part %d: %w", n, u.whyPartFailed(ctx, s3Error(ctx, err)))
 	}
 	u.parts = append(u.parts, minio.CompletePart{PartNumber: n, ETag: p.ETag})
 	return nil
+}
+
+// whyPartFailed asks whether there is the upload at all: a server that refuses
+// a long body hangs up before the client has read the reason.
+func (u *s3Upload) whyPartFailed(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	_, ask := u.store.api.ListObjectParts(ctx, u.store.bucket, u.name, u.id, 0, 1)
+	if s3Error(ctx, ask) == ErrAbandoned {
+		return ErrAbandoned
+	}
+	return err
 }
 
 // complete publishes the parts unless the name is taken.

@@ -183,11 +183,6 @@ func (e env) wantClean() {
 
 func (e env) sweep(olderThan time.Duration) int {
 	e.Helper()
-	// olderThan 0 must include what was written this very second on a server
-	// whose times have whole seconds and round up.
-	if olderThan == 0 {
-		olderThan = -2 * time.Second
-	}
 	n, err := e.Sweep(e.Context(), olderThan)
 	if err != nil {
 		e.Fatalf("sweep: %v", err)
