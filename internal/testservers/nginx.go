@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// StartNginx starts nginx in the foreground with a complete configuration. %DIR% in it stands for an empty directory
-// that belongs to this server; pid, error_log and the temporary paths are set to files below it, so that the
-// configuration should not set them. Call WaitReady with a URL of it.
+// StartNginx starts nginx in the foreground with a complete configuration. Its pid, log and temporary files are set to
+// a directory of its own, so the configuration must not set them. Call WaitReady with a URL of it.
 func StartNginx(t testing.TB, conf string) *Process {
 	t.Helper()
 	bin, path, dir := nginxFiles(t, conf)
@@ -32,6 +31,11 @@ func CheckNginx(t testing.TB, conf string) {
 
 const nginxGlobals = "daemon off; master_process off; pid nginx.pid; error_log stderr info;"
 
+// nginxPaths are relative to the server's directory; the built-in ones belong to the distribution's user.
+const nginxPaths = ` client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+`
+
 func nginxFiles(t testing.TB, conf string) (bin, path, dir string) {
 	t.Helper()
 	bin, err := exec.LookPath("nginx")
@@ -42,7 +46,7 @@ func nginxFiles(t testing.TB, conf string) (bin, path, dir string) {
 		missing(t, "nginx is not installed: run make test, or apt-get install nginx")
 	}
 	dir = testDir(t, "nginx")
-	path, err = writeFile(dir, "nginx.conf", strings.ReplaceAll(conf, "%DIR%", dir))
+	path, err = writeFile(dir, "nginx.conf", strings.Replace(conf, "http {", "http {"+nginxPaths, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
