@@ -178,7 +178,8 @@ func (c *Client) Cancel(ctx context.Context, runID string, how Cancellation) (Ru
 }
 
 // Snapshot returns the fold of a session's events so far: the whole conversation
-// as one value, with the seq it reflects.
+// as one value, with the seq it reflects. It is raw JSON of the shape of
+// event.Session.
 func (c *Client) Snapshot(ctx context.Context, sessionID string) (json.RawMessage, error) {
 	var raw json.RawMessage
 	r := request{method: http.MethodGet, path: sessionPath(sessionID) + "/snapshot"}

@@ -283,19 +283,19 @@ func TestSilenceReconnects(t *testing.T) {
 func TestPingsKeepAlive(t *testing.T) {
 	url, requests := script(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		for range 30 { // 300 ms of pings under an idle limit of 150 ms
+		for range 30 { // 1.5 s of pings under an idle limit of 1 s
 			_, _ = io.WriteString(w, ": ping\n\n")
 			_ = http.NewResponseController(w).Flush()
 			select {
 			case <-r.Context().Done():
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(50 * time.Millisecond):
 			}
 		}
 		_, _ = io.WriteString(w, "id: 9\nevent: run.completed\ndata: "+completed+"\n\n")
 	})
 	c := quick(url)
-	c.Idle = 150 * time.Millisecond
+	c.Idle = time.Second
 	collect(t, c.RunEvents(t.Context(), "r", runlog.EventOptions{}))
 	if n := requests.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
@@ -306,13 +306,13 @@ func TestPingsKeepAlive(t *testing.T) {
 func TestSlowReaderIsNotSilence(t *testing.T) {
 	edge := edgetest.New(t, edgetest.Golden(t))
 	c := quick(edge.URL)
-	c.Idle = 30 * time.Millisecond
+	c.Idle = time.Second
 	for e, err := range c.RunEvents(t.Context(), edge.RunID, runlog.EventOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if e.Seq == 20 {
-			time.Sleep(5 * c.Idle)
+			time.Sleep(c.Idle * 3 / 2)
 		}
 	}
 	if n := len(edge.Requests()); n != 1 {

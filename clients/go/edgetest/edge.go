@@ -265,3 +265,10 @@ func (e *Edge) snapshot(w http.ResponseWriter, _ *http.Request) {
 func (e *Edge) trace(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"trace_id": e.TraceID, "runs": []any{e.run()}})
 }
+
+// RunIDChanges runs change while no request is being routed by id.
+func (e *Edge) RunIDChanges(change func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change()
+}

@@ -1,0 +1,39 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+
+	runlog "github.com/runlog-dev/runlog/clients/go"
+	"github.com/runlog-dev/runlog/event"
+)
+
+func cancelCommand(ctx context.Context, env Env, args []string) error {
+	f := env.flags()
+	reason := f.String("reason", "", "why, for the log")
+	wait := f.Bool("wait", false, "return when the run has ended")
+	args, err := f.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	run, err := f.client().Cancel(ctx, args[0], runlog.Cancellation{Reason: *reason, Wait: *wait})
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return writeJSON(env.Stdout, run)
+	}
+	_, err = fmt.Fprintln(env.Stdout, cancelLine(args[0], run.Status))
+	return err
+}
+
+// cancelLine tells what is true of the run now, which may be that it was faster.
+func cancelLine(id string, status event.Status) string {
+	switch {
+	case status == event.Cancelled:
+		return fmt.Sprintf("run %s is cancelled", id)
+	case status.Terminal():
+		return fmt.Sprintf("run %s had already %s", id, status)
+	}
+	return fmt.Sprintf("asked run %s to stop; it is %s (--wait waits for its end)", id, status)
+}
