@@ -198,6 +198,9 @@ func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 // writers of the same stream.
 const readBatch = 256
 
+// batchBytes ends a batch early, of a reader that wants all there is.
+const batchBytes = 8 << 20
+
 // Read yields the frames that hold the events after after, through head, which
 // the caller has from Head or from a live frame. The first frame may begin at
 // or before after. An error comes at once when anything is missing: ErrGone if
@@ -212,15 +215,15 @@ func (l *Log) Read(ctx context.Context, k Key, after event.Seq, head Head) iter.
 			yield(Frame{}, fmt.Errorf("read %s after %d: %w", k, after, err))
 			return
 		}
-		l.readFrom(ctx, k, after, pos, head, yield)
+		l.readFrom(ctx, k, after, pos, head, batchBytes, yield)
 	}
 }
 
-func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, head Head, yield func(Frame, error) bool) {
+func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, head Head, size int, yield func(Frame, error) bool) {
 	next, begun := after+1, false
 	for stale := 0; next <= head.Seq; {
 		progress := false
-		for f, err := range l.batch(ctx, k, pos) {
+		for f, err := range l.batch(ctx, k, pos, size) {
 			if err == nil && f.Last < next { // before what was asked for
 				pos, progress = f.Pos+1, true
 				continue
@@ -256,13 +259,14 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 	}
 }
 
-// batch yields up to readBatch frames of the session from a stream position on.
-func (l *Log) batch(ctx context.Context, k Key, pos uint64) iter.Seq2[Frame, error] {
+// batch yields up to readBatch frames of the session from a stream position on,
+// ending after the one with which they reach size bytes.
+func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		msgs, err := jetstreamext.GetBatch(ctx, l.js, l.stream(k), readBatch,
-			jetstreamext.GetBatchSubject(l.subject(k)), jetstreamext.GetBatchSeq(max(pos, 1)), jetstreamext.GetBatchMaxBytes(8<<20))
+			jetstreamext.GetBatchSubject(l.subject(k)), jetstreamext.GetBatchSeq(max(pos, 1)), jetstreamext.GetBatchMaxBytes(size))
 		if err != nil {
 			yield(Frame{}, unavailable(err))
 			return
@@ -372,7 +376,7 @@ func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) 
 func (l *Log) readAfter(ctx context.Context, k Key, from, head Head) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		if from.Seq < head.Seq {
-			l.readFrom(ctx, k, from.Seq, from.Pos+1, head, yield)
+			l.readFrom(ctx, k, from.Seq, from.Pos+1, head, batchBytes, yield)
 		}
 	}
 }
