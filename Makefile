@@ -6,13 +6,13 @@ PKG ?= ./...
 FUZZTIME ?= 10s
 BENCH ?= .
 
-.PHONY: build test check bench fuzz tools services fmt up down
+.PHONY: build test check bench fuzz tools servers services fmt up down
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/runlog ./cmd/runlog
 
 # vet is left to `make check`, which runs all of it.
-test: services tools
+test: services servers
 	go test -race -vet=off -timeout 15m -p $(P) $(PKG)
 
 # golangci-lint contains staticcheck, with all its checks: it is not run a second time on its own.
@@ -26,7 +26,7 @@ check: bin/golangci-lint
 fmt:
 	git ls-files '*.go' | xargs gofmt -w
 
-bench: tools
+bench: servers
 	go test -run '^$$' -bench '$(BENCH)' -timeout 30m -p 1 $(PKG)
 
 # Every fuzz target for FUZZTIME.
@@ -34,7 +34,7 @@ fuzz:
 	tools/fuzz $(FUZZTIME)
 
 # The topology of production as local processes: see deploy/local.
-up: build tools
+up: build servers
 	deploy/local/up
 
 down:
@@ -42,7 +42,9 @@ down:
 
 # What tests start as processes. Their versions are pinned in modules of their own, so that none of their
 # dependencies reaches go.mod.
-tools: bin/nats-server bin/versitygw bin/golangci-lint
+tools: servers bin/golangci-lint
+
+servers: bin/nats-server bin/versitygw
 
 bin/nats-server: tools/go.mod tools/go.sum
 	cd tools && go build -trimpath -o ../$@ github.com/nats-io/nats-server/v2
