@@ -267,6 +267,9 @@ func decode(m sse.Message) (event.Event, error) {
 	if err != nil && !isLogged(name) {
 		return event.Event{Type: name, Data: bytes.Clone(m.Data)}, nil
 	}
+	if err == nil && e.ID == "" { // an ID tells the log's events from the stream's own
+		e.ID = e.SessionID + "-" + e.Seq.String()
+	}
 	return e, err
 }
 

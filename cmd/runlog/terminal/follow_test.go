@@ -164,6 +164,18 @@ func snapshotAt(t *testing.T, seq event.Seq) json.RawMessage {
 	return fold.EncodePublic()
 }
 
+// News that is no JSON, or JSON of many lines, is still one object on one line.
+func TestJSONStaysOnOneLine(t *testing.T) {
+	var out strings.Builder
+	for _, data := range []string{"{\n \"seq\": 1\n}", "not\njson", ""} {
+		jsonView{&out, &out}.event(event.Event{Type: "fire\"works", Seq: 1, Data: json.RawMessage(data)})
+	}
+	if strings.Count(out.String(), "\n") != 3 {
+		t.Errorf("got %s", out.String())
+	}
+	jsonLines(t, out.String())
+}
+
 func TestHeartbeats(t *testing.T) {
 	edge := goldenEdge(t)
 	edge.Fault = func(int, edgetest.Request) edgetest.Fault { return edgetest.Fault{Heartbeat: true} }

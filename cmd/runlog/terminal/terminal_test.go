@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -336,7 +335,6 @@ func TestArtifactNamesStayHere(t *testing.T) {
 	if exit := s.run(t, "artifact", "get", "art_1", "-o", "note.md", "--json"); exit != ExitOK {
 		t.Errorf("with -o: exit %d: %s", exit, s.stderr.String())
 	}
-	edge.Fault = func(int, edgetest.Request) edgetest.Fault { return edgetest.Fault{Status: http.StatusNotFound} }
 	names, _ := filepath.Glob(dir + "/*")
 	hidden, _ := filepath.Glob(dir + "/.r*")
 	if len(names) != 1 || len(hidden) != 0 {

@@ -1,6 +1,8 @@
 package terminal
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -32,11 +34,12 @@ func (v jsonView) line(e event.Event) {
 	if e.Seq > 0 {
 		seq = fmt.Sprintf(`,"seq":%d`, e.Seq)
 	}
-	data := e.Data
-	if len(data) == 0 {
-		data = []byte("null")
+	var data bytes.Buffer // on one line, however the server wrote it
+	if json.Compact(&data, e.Data) != nil {
+		data.Reset()
+		data.Write(event.Encode(string(e.Data)))
 	}
-	fmt.Fprintf(v.out, "{\"type\":%s%s,\"data\":%s}\n", event.Encode(e.Type), seq, data)
+	fmt.Fprintf(v.out, "{\"type\":%s%s,\"data\":%s}\n", event.Encode(e.Type), seq, &data)
 }
 
 func (v jsonView) tick()            {}
