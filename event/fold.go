@@ -174,6 +174,7 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 			a.Status = Abandoned
 		}
 	}
+	s.Book.Reasoning = nil // of a message that never began
 	s.dequeue(e.RunID)
 	s.progressed()
 	return r
@@ -186,7 +187,7 @@ func (s *Session) stepStarted(e Event, d StepStartedData) {
 
 func (s *Session) stepCompleted(e Event, d StepCompletedData) {
 	r := s.run(e)
-	r.Book.InStep = false
+	r.Book.InStep, r.Book.Finish = false, d.FinishReason
 	r.Usage.Add(d.Usage)
 	r.Usage.Steps = d.Step
 	s.progressed()

@@ -153,13 +153,14 @@ type Run struct {
 
 // RunBook is the worker's part of a run.
 type RunBook struct {
-	Attempt int        `json:"attempt,omitempty"`
-	Step    int        `json:"step,omitempty"`    // the last one started
-	InStep  bool       `json:"in_step,omitempty"` // it has not completed
-	Answer  string     `json:"answer,omitempty"`  // the message it completed, if it did
-	First   Seq        `json:"first,omitempty"`   // the run's first event
-	Last    Seq        `json:"last,omitempty"`    // its terminal event
-	Config  *RunConfig `json:"config,omitempty"`
+	Attempt int          `json:"attempt,omitempty"`
+	Step    int          `json:"step,omitempty"`    // the last one started
+	InStep  bool         `json:"in_step,omitempty"` // it has not completed
+	Answer  string       `json:"answer,omitempty"`  // the message it completed, if it did
+	Finish  FinishReason `json:"finish,omitempty"`  // of the last step
+	First   Seq          `json:"first,omitempty"`   // the run's first event
+	Last    Seq          `json:"last,omitempty"`    // its terminal event
+	Config  *RunConfig   `json:"config,omitempty"`
 }
 
 // RunError says why a run failed.

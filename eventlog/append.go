@@ -39,6 +39,8 @@ type Writer struct {
 	stop context.CancelFunc
 	ctx  context.Context // ends all waiting when the writer is closed
 
+	start event.Seq
+
 	mu        sync.Mutex
 	changed   sync.Cond // on mu: buffer, committed or err changed
 	buf       []byte
@@ -55,7 +57,7 @@ type Writer struct {
 // Close it.
 func (l *Log) Writer(k Key, head Head) *Writer {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Writer{log: l, key: k, id: event.NewID("w"), done: make(chan struct{}), ctx: ctx, stop: stop, seq: head.Seq, committed: head}
+	w := &Writer{log: l, key: k, id: event.NewID("w"), done: make(chan struct{}), ctx: ctx, stop: stop, start: head.Seq, seq: head.Seq, committed: head}
 	w.changed.L = &w.mu
 	go w.run()
 	return w
@@ -127,6 +129,9 @@ func (w *Writer) Head() Head {
 	defer w.mu.Unlock()
 	return w.committed
 }
+
+// Start is the position after which this writer appends.
+func (w *Writer) Start() event.Seq { return w.start }
 
 // Fresh reports whether the last commit was sent less than d ago: so long the
 // session cannot have been taken over.

@@ -162,3 +162,6 @@ func apiCode(err error) jetstream.ErrorCode {
 	}
 	return 0
 }
+
+// Logger is where this log's trouble is told.
+func (l *Log) Logger() *slog.Logger { return l.opts.Logger }

@@ -78,11 +78,11 @@ func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
 // again. Holding one is no proof of owning the session.
 type Ticket struct {
 	Key       Key
-	Delivered int // how often it was handed out: 1, 2, …
+	Delivered int    // how often it was handed out: 1, 2, …
+	Pos       uint64 // its stream position, the same each time
 
 	log *Log
 	msg jetstream.Msg
-	pos uint64
 }
 
 // poll bounds one request for a ticket, so that a lost request is noticed.
@@ -120,7 +120,7 @@ func (t *Tickets) ticket(msg jetstream.Msg) (*Ticket, error) {
 	if err != nil {
 		return nil, errors.Join(err, msg.Term())
 	}
-	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), log: t.log, msg: msg, pos: meta.Sequence.Stream}, nil
+	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), Pos: meta.Sequence.Stream, log: t.log, msg: msg}, nil
 }
 
 // KeepAlive extends the ticket by a lease. Its failure is no loss of ownership.
@@ -130,7 +130,7 @@ func (t *Ticket) KeepAlive() error { return t.msg.InProgress() }
 // position: unlike an ack, that lets the next ticket in at once. Whoever
 // releases looks at the inbox again afterwards.
 func (t *Ticket) Release(ctx context.Context) error {
-	return t.log.deleteMsg(ctx, jobsStream, t.pos)
+	return t.log.deleteMsg(ctx, jobsStream, t.Pos)
 }
 
 // Return gives the ticket to another worker at once.

@@ -1,0 +1,346 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/redact"
+)
+
+// Bounds of one answer in encoded bytes, so that its closers fit an event: all
+// its text and reasoning, and the arguments of one call, which stand in the
+// event of its result too.
+const (
+	maxAnswer = 512 << 10
+	maxArgs   = 96 << 10
+)
+
+// encodedLen is how long s gets as JSON, at most.
+func encodedLen(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20:
+			n += 5
+		case c == '"' || c == '\\':
+			n++
+		}
+	}
+	return n
+}
+
+func tooLong(what string, limit int) error {
+	return &model.Error{Code: event.CodeModelTruncated, Message: fmt.Sprintf("the model's %s is longer than %d KiB", what, limit>>10)}
+}
+
+// An answer turns the chunks of one model attempt into events. Deltas of one
+// thing are gathered for a short window; only what may be the beginning of a
+// secret is held back longer.
+type answer struct {
+	run       *Run
+	messageID string
+	index     int // of the message in its session
+	view      *event.Session
+
+	mu      sync.Mutex // the window's timer writes too
+	started bool
+	parts   []event.Part
+	calls   []*callDraft
+	open    *draft // text or reasoning that grows
+	pending strings.Builder
+	flusher func() error // writes pending
+	timer   *time.Timer
+	sent    time.Time // last delta
+	size    int       // encoded
+	err     error     // of a write from the timer
+}
+
+// A draft is text or reasoning in the making.
+type draft struct {
+	kind  event.PartType
+	id    string // of reasoning
+	index int
+	text  strings.Builder // redacted
+	guard *redact.Stream
+}
+
+// A callDraft is a tool call in the making.
+type callDraft struct {
+	id, name string
+	index    int
+	internal bool
+	size     int // encoded
+	raw      strings.Builder
+	guard    *redact.Stream
+}
+
+func newAnswer(r *Run, view *event.Session) *answer {
+	return &answer{run: r, messageID: event.NewID("msg"), index: len(view.Messages), view: view}
+}
+
+// take logs one chunk.
+func (a *answer) take(c model.Chunk) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return a.err
+	}
+	switch c.Kind {
+	case model.Text:
+		return a.grow(event.PartText, c.Text)
+	case model.Reasoning:
+		return a.grow(event.PartReasoning, c.Text)
+	case model.ReasoningEnd:
+		return a.closeDraft(c.Signature)
+	case model.CallStart:
+		return a.startCall(c)
+	case model.CallArgs:
+		return a.growCall(c)
+	}
+	return nil
+}
+
+// grow adds to the open text or reasoning, or opens it.
+func (a *answer) grow(kind event.PartType, text string) error {
+	if text == "" {
+		return nil
+	}
+	if a.size += encodedLen(text); a.size > maxAnswer {
+		return tooLong("answer", maxAnswer)
+	}
+	if a.open == nil || a.open.kind != kind {
+		if err := a.openDraft(kind); err != nil {
+			return err
+		}
+	}
+	return a.delta(a.open, a.open.guard.Write(text))
+}
+
+func (a *answer) openDraft(kind event.PartType) error {
+	if err := a.closeDraft(""); err != nil {
+		return err
+	}
+	d := &draft{kind: kind, index: len(a.parts), guard: a.run.Redactor.Stream()}
+	a.open = d
+	if kind == event.PartText {
+		return a.start()
+	}
+	d.id = event.NewID("rsn")
+	return a.append(!a.run.emit.reasoning(), event.ReasoningStarted, event.ReasoningStartedData{ReasoningID: d.id, Index: d.index})
+}
+
+// start opens the message once something other than reasoning comes.
+func (a *answer) start() error {
+	if a.started {
+		return nil
+	}
+	a.started = true
+	return a.append(false, event.MessageStarted, event.MessageStartedData{MessageID: a.messageID, Role: event.RoleAssistant, Index: a.index})
+}
+
+// delta gathers what is safe to show.
+func (a *answer) delta(d *draft, safe string) error {
+	if safe == "" {
+		return nil
+	}
+	d.text.WriteString(safe)
+	return a.gather(safe, func(text string) error {
+		if d.kind == event.PartText {
+			return a.append(false, event.TextDelta, event.TextDeltaData{MessageID: a.messageID, Delta: text})
+		}
+		return a.append(!a.run.emit.reasoning(), event.ReasoningDelta, event.ReasoningDeltaData{ReasoningID: d.id, Delta: text})
+	})
+}
+
+// maxGathered is where a gathered delta is written without waiting.
+const maxGathered = 8 << 10
+
+// gather writes the first piece at once and later ones at most once a window.
+func (a *answer) gather(text string, write func(string) error) error {
+	a.flusher = func() error { return a.writePending(write) }
+	a.pending.WriteString(text)
+	wait := a.run.Tunables.Window - time.Since(a.sent)
+	if wait <= 0 || a.pending.Len() > maxGathered {
+		return a.flushPending()
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(wait, a.onWindow)
+	}
+	return nil
+}
+
+func (a *answer) writePending(write func(string) error) error {
+	text := a.pending.String()
+	a.pending.Reset()
+	a.sent = time.Now()
+	return write(text)
+}
+
+func (a *answer) onWindow() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = nil
+	if err := a.flushPending(); err != nil && a.err == nil {
+		a.err = err
+	}
+}
+
+func (a *answer) flushPending() error {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if a.pending.Len() == 0 {
+		return nil
+	}
+	return a.flusher()
+}
+
+// closeDraft ends the open text or reasoning and keeps it as a part.
+func (a *answer) closeDraft(signature string) error {
+	d := a.open
+	if d == nil {
+		return a.flushPending() // of a call's arguments
+	}
+	a.open = nil
+	if err := a.delta(d, d.guard.Close()); err != nil {
+		return err
+	}
+	if err := a.flushPending(); err != nil {
+		return err
+	}
+	p := event.Part{Type: d.kind, ReasoningID: d.id, Text: d.text.String()}
+	if d.kind == event.PartReasoning {
+		p.Signature, p.Internal = signature, !a.run.emit.reasoning()
+	}
+	a.parts = append(a.parts, p)
+	if d.kind == event.PartText {
+		return nil
+	}
+	return a.append(p.Internal, event.ReasoningCompleted, event.ReasoningCompletedData{ReasoningID: d.id, Index: d.index, Text: p.Text, Signature: signature})
+}
+
+func (a *answer) startCall(c model.Chunk) error {
+	if err := a.closeDraft(""); err != nil {
+		return err
+	}
+	if err := a.start(); err != nil {
+		return err
+	}
+	d := &callDraft{id: c.CallID, name: c.Name, index: len(a.calls), internal: !a.run.emit.tool(c.Name), guard: a.run.Redactor.Stream()}
+	if d.id == "" || a.taken(d.id) || event.CheckID("call", d.id) != nil {
+		d.id = event.NewID("call")
+	}
+	a.calls = append(a.calls, d)
+	a.parts = append(a.parts, event.Part{Type: event.PartToolCall, CallID: d.id, Internal: d.internal})
+	return a.append(d.internal, event.ToolStarted, event.ToolStartedData{
+		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: event.ByWorker})
+}
+
+// taken reports whether the session has a call of this id: some servers number
+// the calls of every answer from 0.
+func (a *answer) taken(id string) bool {
+	for _, c := range a.calls {
+		if c.id == id {
+			return true
+		}
+	}
+	return a.view.Call(id) != nil
+}
+
+func (a *answer) growCall(c model.Chunk) error {
+	if c.Index < 0 || c.Index >= len(a.calls) {
+		return &model.Error{Code: event.CodeModelError, Message: "the model sent arguments for a tool call that it has not begun", Retryable: true}
+	}
+	d := a.calls[c.Index]
+	if d.size += encodedLen(c.Text); d.size > maxArgs {
+		return tooLong("arguments of a tool call", maxArgs)
+	}
+	d.raw.WriteString(c.Text)
+	return a.callDelta(d, d.guard.Write(c.Text))
+}
+
+func (a *answer) callDelta(d *callDraft, safe string) error {
+	if safe == "" {
+		return nil
+	}
+	if len(a.calls) > 1 { // arguments of parallel calls may interleave
+		if err := a.flushPending(); err != nil {
+			return err
+		}
+	}
+	return a.gather(safe, func(text string) error {
+		return a.append(d.internal, event.ToolArgsDelta, event.ToolArgsDeltaData{CallID: d.id, Delta: text})
+	})
+}
+
+// flush writes what is gathered, when the run is cut here.
+func (a *answer) flush() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closeDraft("")
+}
+
+// complete writes the closers of the answer and of its step.
+func (a *answer) complete(step int, result model.Result) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.closeDraft(""); err != nil {
+		return err
+	}
+	if err := a.start(); err != nil {
+		return err
+	}
+	var out []event.Event
+	for _, d := range a.calls {
+		if rest := d.guard.Close(); rest != "" {
+			out = append(out, a.run.hidden(d.internal, event.ToolArgsDelta, event.ToolArgsDeltaData{CallID: d.id, Delta: rest}))
+		}
+		args, changed := a.run.Redactor.Args(d.raw.String())
+		if changed {
+			a.run.rawArgs[d.id] = d.raw.String()
+		}
+		out = append(out, a.run.hidden(d.internal, event.ToolArgs, event.ToolArgsData{CallID: d.id, Name: d.name, Index: d.index, Args: args, Redacted: changed}))
+	}
+	out = append(out, a.run.event(event.MessageCompleted, event.MessageCompletedData{
+		MessageID: a.messageID, Role: event.RoleAssistant, Index: a.index, Parts: nonNil(a.parts), SHA256: event.TextHash(a.parts)}))
+	if len(a.calls) > 0 {
+		result.FinishReason = event.FinishToolCalls // some servers say stop
+	}
+	out = append(out, a.run.event(event.StepCompleted, event.StepCompletedData{Step: step, FinishReason: result.FinishReason, Usage: result.Usage}))
+	return a.run.Journal.Append(out...)
+}
+
+func nonNil(parts []event.Part) []event.Part {
+	if parts == nil {
+		return []event.Part{}
+	}
+	return parts
+}
+
+// discard takes the attempt back. The last one is taken back too, so that a
+// failed run never seems to have answered.
+func (a *answer) discard(reason string, retry int, last bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	a.pending.Reset()
+	if !a.started && a.open == nil && len(a.parts) == 0 {
+		return nil // nothing was shown
+	}
+	if last {
+		retry = 0
+	}
+	return a.append(false, event.MessageDiscarded, event.MessageDiscardedData{MessageID: a.messageID, Reason: reason, Retry: retry})
+}
+
+func (a *answer) append(internal bool, t event.Type, data any) error {
+	return a.run.Journal.Append(a.run.hidden(internal, t, data))
+}

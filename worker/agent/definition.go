@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// A Definition is an agent as its YAML file describes it. Load reads and checks
+// a directory of them.
+type Definition struct {
+	Name        string
+	Description string
+	Model       ModelConfig
+	System      string // Go template; see Prompt
+	Tools       []ToolConfig
+	Emit        event.Emit
+	Limits      Limits
+}
+
+// A ModelConfig names a model and where it is.
+type ModelConfig struct {
+	Provider    string // openai | anthropic | scripted
+	BaseURL     string
+	Name        string
+	APIKey      string // may hold ${secret:NAME}
+	Headers     map[string]string
+	Temperature *float64
+	MaxTokens   int
+	IdleTimeout time.Duration // a stream silent for longer is broken off; default 60 s
+	Script      string        // of provider scripted: file, relative to the agent's
+}
+
+// A ToolConfig is one entry of an agent's tools: exactly one of MCP and Builtin.
+type ToolConfig struct {
+	MCP     *MCPConfig
+	Builtin string // write_artifact | read_artifact
+	Allow   []string
+	OnCrash tool.OnCrash // empty: by the tool's annotations
+	Timeout time.Duration
+}
+
+// An MCPConfig names an MCP server: a command to start, or a URL.
+type MCPConfig struct {
+	Name    string
+	Command []string
+	Env     map[string]string // values may hold ${secret:NAME}
+	URL     string
+	Headers map[string]string // values may hold ${secret:NAME}
+}
+
+// Limits of one run. Zero values stand for the defaults.
+type Limits struct {
+	Steps      int
+	ToolCalls  int
+	Tokens     int64
+	Wall       time.Duration
+	ToolResult int // encoded bytes of a result in its event
+}
+
+// Default limits.
+const (
+	DefaultSteps      = 50
+	DefaultToolCalls  = 100
+	DefaultWall       = 30 * time.Minute
+	DefaultToolResult = 512 << 10
+)
+
+// narrowed returns the limits of a run: the agent's, or what the request asks
+// for where that is less.
+func (l Limits) narrowed(by *event.Limits) Limits {
+	l.Steps = first(l.Steps, DefaultSteps)
+	l.ToolCalls = first(l.ToolCalls, DefaultToolCalls)
+	l.Wall = first(l.Wall, DefaultWall)
+	l.ToolResult = first(l.ToolResult, DefaultToolResult)
+	if by != nil {
+		l.Steps = lower(l.Steps, by.Steps)
+		l.ToolCalls = lower(l.ToolCalls, by.ToolCalls)
+		l.Tokens = lower(l.Tokens, by.Tokens)
+		l.Wall = lower(l.Wall, time.Duration(by.WallMS)*time.Millisecond)
+	}
+	return l
+}
+
+type number interface{ ~int | ~int64 }
+
+func first[N number](n, fallback N) N {
+	if n > 0 {
+		return n
+	}
+	return fallback
+}
+
+// lower takes the smaller limit; 0 means no limit.
+func lower[N number](n, by N) N {
+	if by > 0 && (n == 0 || by < n) {
+		return by
+	}
+	return n
+}
+
+// emit says what clients see of a run: what the agent shows and the request
+// does not hide.
+type emit struct {
+	agent, run event.Emit
+}
+
+func (e emit) tool(name string) bool {
+	return (e.agent.Tools.IsZero() || e.agent.Tools.Has(name)) && (e.run.Tools.IsZero() || e.run.Tools.Has(name))
+}
+
+func (e emit) reasoning() bool { return shown(e.agent.Reasoning) && shown(e.run.Reasoning) }
+
+func shown(b *bool) bool { return b == nil || *b }

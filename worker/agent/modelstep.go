@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// maxRetryAfter bounds how long a server can make a run wait for it.
+const maxRetryAfter = 2 * time.Minute
+
+// modelStep asks the model once, with retries, and logs its answer. A step that
+// a worker left unanswered goes on under its old number.
+func (r *Run) modelStep(ctx context.Context, view *event.Session, run *event.Run) error {
+	system, err := r.agent.prompt(view, run)
+	if err != nil {
+		return err
+	}
+	if err := r.listTools(ctx); err != nil {
+		return err
+	}
+	step := run.Book.Step
+	if !run.Book.InStep {
+		step++
+		if err := r.Journal.Append(r.event(event.StepStarted, event.StepStartedData{Step: step, Model: r.agent.Definition.Model.Name})); err != nil {
+			return err
+		}
+	}
+	// The claim must be in the log before the model costs anything.
+	if err := r.Journal.Sync(ctx); err != nil {
+		return err
+	}
+	req := model.Request{Session: view, RunID: r.id, System: system, Tools: modelTools(r.specs), MaxTokens: r.agent.Definition.Model.MaxTokens}
+	return r.ask(ctx, req, step)
+}
+
+// ask calls the model until an answer is complete. Each attempt that broke is
+// taken back by an event.
+func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
+	for retry := 1; ; retry++ {
+		a := newAnswer(r, req.Session)
+		result, err := r.stream(ctx, req, a)
+		if err == nil {
+			return a.complete(step, result)
+		}
+		if errors.Is(err, Drained) {
+			return err // the next owner takes the attempt back
+		}
+		if context.Cause(ctx) != nil {
+			return errors.Join(a.flush(), context.Cause(ctx)) // what was said so far stays
+		}
+		var fault *model.Error
+		if !errors.As(err, &fault) {
+			return err // the journal's
+		}
+		last := !fault.Retryable || retry > r.Tunables.Retries
+		if err := a.discard(string(fault.Code), retry, last); err != nil {
+			return err
+		}
+		if last {
+			return &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable}
+		}
+		if err := r.pause(ctx, retry, fault.RetryAfter); err != nil {
+			return err
+		}
+	}
+}
+
+// stream runs one attempt; it is broken off when the worker drains.
+func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-r.draining:
+			cancel(Drained)
+		case <-stop:
+		}
+	}()
+	result, err := r.agent.Model.Stream(ctx, req, a.take)
+	if err != nil && errors.Is(context.Cause(ctx), Drained) {
+		return result, Drained
+	}
+	if err != nil {
+		return result, err
+	}
+	return result, truncated(result, a)
+}
+
+// truncated turns an answer that was cut inside its tool calls into a fault: none
+// of these calls may run.
+func truncated(result model.Result, a *answer) error {
+	if len(a.calls) > 0 && (result.FinishReason == event.FinishLength || result.FinishReason == event.FinishFilter) {
+		return &model.Error{Code: event.CodeModelTruncated, Retryable: true,
+			Message: fmt.Sprintf("the model stopped (%s) inside its tool calls; raise max_tokens of the model", result.FinishReason)}
+	}
+	return nil
+}
+
+func (r *Run) pause(ctx context.Context, retry int, asked time.Duration) error {
+	wait := min(r.Tunables.Backoff<<(retry-1), 30*time.Second)
+	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1))
+	if asked > 0 {
+		wait = min(asked, maxRetryAfter)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.draining:
+		return Drained
+	case <-t.C:
+		return nil
+	}
+}
+
+// listTools asks the sources what there is. A server that was there before and
+// is missing now leaves its tools listed: calling them says what is wrong.
+func (r *Run) listTools(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Tunables.ToolWait)
+	defer cancel()
+	tools, specs := map[string]tool.Tool{}, []tool.Spec(nil)
+	for _, source := range r.agent.Sources {
+		list, err := source.Tools(ctx)
+		if err != nil {
+			if r.tools != nil {
+				return nil
+			}
+			return &Failure{Code: event.CodeToolMissing, Message: err.Error(), Retryable: true}
+		}
+		for _, t := range list {
+			spec := t.Spec()
+			if tools[spec.Name] == nil {
+				tools[spec.Name] = t
+				specs = append(specs, spec)
+			}
+		}
+	}
+	r.tools, r.specs = tools, specs
+	return nil
+}
+
+func modelTools(specs []tool.Spec) []model.ToolSpec {
+	out := make([]model.ToolSpec, len(specs))
+	for i, s := range specs {
+		out[i] = model.ToolSpec{Name: s.Name, Description: s.Description, Parameters: s.Parameters}
+	}
+	return out
+}

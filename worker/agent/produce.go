@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// progressEvery bounds how often a call's or an artifact's progress is logged.
+const progressEvery = 200 * time.Millisecond
+
+// progressLog logs what a tool reports while it runs: the first report at once,
+// later ones at most every progressEvery, the newest when the call returns.
+type progressLog struct {
+	call *toolCall
+
+	mu     sync.Mutex
+	last   time.Time
+	held   *event.Progress
+	closed bool
+}
+
+func (p *progressLog) report(report event.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return // late: the call has its result
+	}
+	if time.Since(p.last) < progressEvery {
+		p.held = &report
+		return
+	}
+	p.write(report)
+}
+
+func (p *progressLog) write(report event.Progress) {
+	p.last, p.held = time.Now(), nil
+	report.Message = p.call.run.Redactor.String(head(report.Message, 4<<10))
+	// A journal that takes no more shows at the call's result.
+	_ = p.call.append(p.call.run.hidden(p.call.internal, event.ToolProgress, event.ToolProgressData{CallID: p.call.call.CallID, Progress: report}))
+}
+
+func (p *progressLog) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		p.write(*p.held)
+	}
+	p.closed = true
+}
+
+// artifactLog gives a call its artifacts, and logs them while they grow.
+type artifactLog struct {
+	call *toolCall
+
+	mu      sync.Mutex
+	writers []*artifactWriter
+}
+
+func (l *artifactLog) create(ctx context.Context, name, mediaType string) (tool.ArtifactWriter, error) {
+	id := event.NewID("art")
+	name = l.call.run.Redactor.String(name)
+	blob, err := l.call.run.Artifacts.Create(ctx, id, name, mediaType)
+	if err != nil {
+		return nil, err
+	}
+	w := &artifactWriter{call: l.call, blob: blob, part: event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, URL: "/artifacts/" + id}}
+	err = w.log(event.ArtifactStarted, event.ArtifactStartedData{ArtifactID: id, CallID: l.call.call.CallID, Name: name, MediaType: mediaType})
+	if err != nil {
+		blob.Abort()
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writers = append(l.writers, w)
+	return w, nil
+}
+
+func partType(mediaType string) event.PartType {
+	switch {
+	case strings.HasPrefix(mediaType, "image/"):
+		return event.PartImage
+	case strings.HasPrefix(mediaType, "audio/"):
+		return event.PartAudio
+	}
+	return event.PartFile
+}
+
+func (l *artifactLog) read(ctx context.Context, id string) (io.ReadSeekCloser, event.Part, error) {
+	r, err := l.call.run.Artifacts.Open(ctx, id)
+	if err != nil {
+		return nil, event.Part{}, err
+	}
+	name, mediaType, bytes := r.About()
+	return r, event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, Bytes: bytes, URL: "/artifacts/" + id}, nil
+}
+
+// close drops what the tool began and did not commit.
+func (l *artifactLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.writers {
+		w.Abort()
+	}
+}
+
+// An artifactWriter is one artifact of a call. Its bytes are the tool's own:
+// artifacts are not redacted.
+type artifactWriter struct {
+	call *toolCall
+	blob Blob
+	part event.Part
+
+	last     time.Time
+	reported int64
+	done     bool
+}
+
+func (w *artifactWriter) log(t event.Type, data any) error {
+	return w.call.append(w.call.run.hidden(w.call.internal, t, data))
+}
+
+// progressBytes is how much an artifact grows at least between two reports.
+const progressBytes = 64 << 10
+
+func (w *artifactWriter) Write(p []byte) (int, error) {
+	n, err := w.blob.Write(p)
+	w.part.Bytes += int64(n)
+	if err != nil {
+		return n, err
+	}
+	if w.part.Bytes-w.reported >= progressBytes && time.Since(w.last) >= progressEvery {
+		w.last, w.reported = time.Now(), w.part.Bytes
+		err = w.log(event.ArtifactProgress, event.ArtifactProgressData{ArtifactID: w.part.ArtifactID, Bytes: w.part.Bytes})
+	}
+	return n, err
+}
+
+func (w *artifactWriter) Commit(ctx context.Context) (event.Part, error) {
+	w.done = true
+	bytes, sum, err := w.blob.Commit(ctx)
+	if err != nil {
+		return event.Part{}, err
+	}
+	w.part.Bytes = bytes
+	p := w.part
+	return p, w.log(event.ArtifactCompleted, event.ArtifactCompletedData{
+		ArtifactID: p.ArtifactID, CallID: w.call.call.CallID, Name: p.Name, MediaType: p.MediaType, Bytes: bytes, SHA256: sum, URL: p.URL})
+}
+
+func (w *artifactWriter) Abort() {
+	if !w.done {
+		w.done = true
+		w.blob.Abort()
+	}
+}

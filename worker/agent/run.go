@@ -1,0 +1,298 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// A Run is one run in the hands of this worker.
+type Run struct {
+	Deps
+	agent   *Agent
+	id      string
+	traceID string
+	limits  Limits
+	emit    emit
+	tools   map[string]tool.Tool
+	specs   []tool.Spec
+	rawArgs map[string]string // of calls whose logged arguments are redacted
+	draining
+}
+
+// draining is closed when the worker wants to hand the run over.
+type draining <-chan struct{}
+
+func (d draining) begun() bool {
+	select {
+	case <-d:
+		return true
+	default:
+		return false
+	}
+}
+
+// Drained is returned by Continue when it stopped because the worker hands the
+// run over: it goes on elsewhere.
+var Drained = errors.New("handed over")
+
+// Continue takes the run from where its log stands to its terminal event and
+// returns nil, or an error if this worker cannot go on: Drained, fenced, ctx
+// ended for another reason than a *Cancelled. The run is then another worker's.
+// When drain is closed it stops at the next point where nothing is lost.
+func Continue(ctx context.Context, a *Agent, runID string, drain <-chan struct{}, deps Deps) error {
+	deps.Tunables.setDefaults()
+	view := deps.Journal.View()
+	run := view.Run(runID)
+	r := &Run{Deps: deps, agent: a, id: runID, traceID: run.TraceID, rawArgs: map[string]string{}, draining: drain}
+	var config event.RunConfig
+	if run.Book.Config != nil {
+		config = *run.Book.Config
+	}
+	r.limits = a.Definition.Limits.narrowed(config.Limits)
+	r.emit.agent = a.Definition.Emit
+	if config.Emit != nil {
+		r.emit.run = *config.Emit
+	}
+	wall := run.StartedAt.Add(r.limits.Wall)
+	ctx, cancel := context.WithDeadlineCause(ctx, wall, &overBudget{kind: "wall", limit: r.limits.Wall.Seconds(), used: r.limits.Wall.Seconds()})
+	defer cancel()
+	return r.finish(ctx, r.steps(ctx))
+}
+
+// Fail ends a run that its owner will not continue.
+func Fail(ctx context.Context, runID string, f *Failure, deps Deps) error {
+	run := deps.Journal.View().Run(runID)
+	r := &Run{Deps: deps, id: runID, traceID: run.TraceID}
+	return r.end(ctx, string(f.Code), r.failed(f))
+}
+
+// finish writes the terminal event that err asks for; other errors pass.
+func (r *Run) finish(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var cancelled *Cancelled
+	var budget *overBudget
+	var failure *Failure
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, Drained):
+		return err
+	case errors.As(cause, &cancelled):
+		e := r.event(event.RunCancelled, event.RunCancelledData{By: cancelled.By, Reason: r.Redactor.String(cancelled.Reason), Usage: r.usage()})
+		e.CommandID = cancelled.CommandID
+		return r.end(ctx, "cancelled", e)
+	case errors.As(err, &budget) || errors.As(cause, &budget):
+		return r.end(ctx, string(event.CodeBudget),
+			r.event(event.BudgetExceeded, event.BudgetExceededData{Kind: budget.kind, Limit: budget.limit, Used: budget.used}),
+			r.failed(&Failure{Code: event.CodeBudget, Message: budget.Error()}))
+	case errors.As(err, &failure):
+		return r.end(ctx, string(failure.Code), r.failed(failure))
+	}
+	return err
+}
+
+func (r *Run) failed(f *Failure) event.Event {
+	return r.event(event.RunFailed, event.RunFailedData{Code: f.Code, Message: r.Redactor.String(f.Message), Retryable: f.Retryable, Usage: r.usage()})
+}
+
+func (r *Run) usage() *event.Usage {
+	u := r.Journal.View().Run(r.id).Usage
+	return &u
+}
+
+// end closes what is open and writes the terminal event, in one go.
+func (r *Run) end(ctx context.Context, why string, last ...event.Event) error {
+	if err := r.Journal.Append(append(r.closers(why), last...)...); err != nil {
+		return err
+	}
+	return r.Journal.Sync(context.WithoutCancel(ctx))
+}
+
+// closers are the events that close what the run has open, so that any client's
+// protocol can end. Text and reasoning are closed by the answer that writes them.
+func (r *Run) closers(why string) []event.Event {
+	view := r.Journal.View()
+	run := view.Run(r.id)
+	var out []event.Event
+	for i, m := range view.Messages {
+		if m.RunID == r.id && m.Status == event.Streaming {
+			out = append(out, r.closeMessage(view, m, i)...)
+		}
+	}
+	for _, c := range view.ToolCalls {
+		if c.RunID == r.id && !c.Done() {
+			out = append(out, r.closeCall(view, c, why))
+		}
+	}
+	if run.Book.InStep {
+		reason := event.FinishStopped
+		if run.Book.Answer != "" {
+			reason = event.FinishStop
+		}
+		out = append(out, r.event(event.StepCompleted, event.StepCompletedData{Step: run.Book.Step, FinishReason: reason}))
+	}
+	return out
+}
+
+// closeMessage keeps what the model has said so far.
+func (r *Run) closeMessage(view *event.Session, m *event.Message, index int) []event.Event {
+	var out []event.Event
+	parts := make([]event.Part, len(m.Parts))
+	for i, p := range m.Parts {
+		parts[i] = *p
+	}
+	for i, c := range view.CallsOf(m.MessageID) {
+		out = append(out, r.hidden(c.Internal, event.ToolArgs, event.ToolArgsData{CallID: c.CallID, Name: c.Name, Index: i, Args: c.Args, Redacted: c.Redacted}))
+	}
+	return append(out, r.event(event.MessageCompleted, event.MessageCompletedData{
+		MessageID: m.MessageID, Role: m.Role, Index: index, Parts: parts, SHA256: event.TextHash(parts)}))
+}
+
+func (r *Run) closeCall(view *event.Session, c *event.ToolCall, why string) event.Event {
+	d := event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c), Args: c.Args, Code: event.CodeInterrupted}
+	switch {
+	case why == "cancelled":
+		d.Outcome, d.Message = event.OutcomeCancelled, "the run was cancelled"
+	case c.Status == event.Running:
+		d.Outcome, d.Message = event.OutcomeUnknown, "the run ended ("+why+") before the tool answered: it may have had its effect"
+	default:
+		d.Outcome, d.Message = event.OutcomeFailed, "not run: the run ended ("+why+")"
+	}
+	return r.hidden(c.Internal, event.ToolFailed, d)
+}
+
+// event makes an event of this run.
+func (r *Run) event(t event.Type, data any) event.Event {
+	e := event.New(t, data)
+	e.RunID, e.TraceID = r.id, r.traceID
+	return e
+}
+
+func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
+	e := r.event(t, data)
+	e.Internal = internal
+	return e
+}
+
+// Recovered are the events by which a new owner takes a run over: what the lost
+// worker's model was saying is taken back.
+func Recovered(view *event.Session, run *event.Run) []event.Event {
+	r := &Run{id: run.RunID, traceID: run.TraceID}
+	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Seq})}
+	discard := func(messageID string) {
+		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: "worker_lost", Retry: 1}))
+	}
+	for _, m := range view.Messages {
+		if m.RunID == run.RunID && m.Status == event.Streaming {
+			discard(m.MessageID)
+			return out
+		}
+	}
+	if len(view.Book.Reasoning) > 0 { // its message had not begun
+		discard(event.NewID("msg"))
+	}
+	return out
+}
+
+// steps goes from the fold's state to the end of the run.
+func (r *Run) steps(ctx context.Context) error {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if r.begun() {
+			return Drained
+		}
+		done, err := r.step(ctx)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// step does what the fold asks for next, and reports whether the run is over.
+func (r *Run) step(ctx context.Context) (done bool, err error) {
+	view := r.Journal.View()
+	run := view.Run(r.id)
+	switch {
+	case run.Status.Terminal():
+		return true, nil
+	case run.Status == event.Pending:
+		return false, r.status(run, event.Running)
+	case run.Book.InStep && run.Book.Answer != "": // a takeover between the two closers
+		return false, r.Journal.Append(r.event(event.StepCompleted, event.StepCompletedData{Step: run.Book.Step, FinishReason: finishOf(view, run)}))
+	case run.Book.InStep:
+		return false, r.modelStep(ctx, view, run)
+	}
+	if open := openCalls(view, r.id); len(open) > 0 {
+		return false, r.toolStep(ctx, view, open)
+	}
+	if run.Status == event.WaitingTool {
+		return false, r.status(run, event.Running)
+	}
+	if answer := view.MessageByID(run.Book.Answer); answer != nil && len(view.CallsOf(answer.MessageID)) == 0 {
+		return true, r.complete(ctx, run)
+	}
+	if err := r.withinLimits(run); err != nil {
+		return false, err
+	}
+	return false, r.modelStep(ctx, view, run)
+}
+
+func finishOf(view *event.Session, run *event.Run) event.FinishReason {
+	if len(view.CallsOf(run.Book.Answer)) > 0 {
+		return event.FinishToolCalls
+	}
+	return event.FinishStop
+}
+
+func openCalls(view *event.Session, runID string) []*event.ToolCall {
+	return slices.DeleteFunc(slices.Clone(view.ToolCalls), func(c *event.ToolCall) bool {
+		return c.RunID != runID || c.Done() || c.Executor != event.ByWorker
+	})
+}
+
+func (r *Run) status(run *event.Run, to event.Status) error {
+	return r.Journal.Append(r.event(event.RunStatus, event.RunStatusData{Status: to, Previous: run.Status}))
+}
+
+func (r *Run) complete(ctx context.Context, run *event.Run) error {
+	d := event.RunCompletedData{FinishReason: run.Book.Finish, Output: event.RunOutput{MessageID: run.Book.Answer}, Usage: run.Usage}
+	if err := r.Journal.Append(r.event(event.RunCompleted, d)); err != nil {
+		return err
+	}
+	return r.Journal.Sync(context.WithoutCancel(ctx))
+}
+
+// overBudget ends the run as failed after telling which limit was reached.
+type overBudget struct {
+	kind        string
+	limit, used float64
+}
+
+func (b *overBudget) Error() string {
+	if b.kind == "wall" {
+		return fmt.Sprintf("the run took longer than its limit of %s", time.Duration(b.limit*float64(time.Second)))
+	}
+	return fmt.Sprintf("the run's limit of %.0f %s is reached", b.limit, b.kind)
+}
+
+// withinLimits checks what another model step needs.
+func (r *Run) withinLimits(run *event.Run) error {
+	u := run.Usage
+	tokens := u.InputTokens + u.OutputTokens
+	switch {
+	case run.Book.Step >= r.limits.Steps:
+		return &overBudget{"steps", float64(r.limits.Steps), float64(run.Book.Step)}
+	case r.limits.Tokens > 0 && tokens >= r.limits.Tokens:
+		return &overBudget{"tokens", float64(r.limits.Tokens), float64(tokens)}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// toolStep runs the open calls side by side and returns when each has its
+// result in the log. When the run is cancelled the calls are told so and closed.
+func (r *Run) toolStep(ctx context.Context, view *event.Session, open []*event.ToolCall) error {
+	if err := r.listTools(ctx); err != nil {
+		return err
+	}
+	run := view.Run(r.id)
+	if used := run.Usage.ToolCalls + len(open); used > r.limits.ToolCalls {
+		return &overBudget{"tool_calls", float64(r.limits.ToolCalls), float64(used)}
+	}
+	var out []event.Event
+	if run.Status != event.WaitingTool {
+		out = append(out, r.event(event.RunStatus, event.RunStatusData{Status: event.WaitingTool, Previous: run.Status}))
+	}
+	calls := make([]*toolCall, 0, len(open))
+	for _, c := range open {
+		tc := &toolCall{run: r, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
+		out = append(out, tc.begin())
+		if tc.tool != nil {
+			calls = append(calls, tc)
+		}
+	}
+	if err := r.Journal.Append(out...); err != nil {
+		return err
+	}
+	return r.runCalls(ctx, calls)
+}
+
+// runCalls performs the side effects: only after tool.running is committed, and
+// only while the session is surely still ours.
+func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
+	if err := r.Journal.Sync(ctx); err != nil {
+		return err
+	}
+	if err := r.Journal.Own(ctx); err != nil {
+		return err
+	}
+	g := errgroup.Group{}
+	g.SetLimit(r.Tunables.Parallel)
+	for _, tc := range calls {
+		g.Go(func() error { return tc.perform(ctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// A toolCall is one call in the hands of this worker.
+type toolCall struct {
+	run      *Run
+	view     *event.Session
+	call     *event.ToolCall
+	index    int
+	internal bool
+	tool     tool.Tool // nil: the call is closed already
+	args     string    // what the tool gets
+}
+
+// begin returns tool.running, or the event that closes a call which cannot run.
+func (t *toolCall) begin() event.Event {
+	found := t.run.tools[t.call.Name]
+	lost := t.call.Status == event.Running // by a worker that is gone
+	args, known := t.arguments()
+	switch {
+	case found == nil:
+		return t.failed(event.CodeToolMissing, event.OutcomeFailed, fmt.Sprintf("there is no tool %q", t.call.Name), nil)
+	case lost && (found.Spec().OnCrash != tool.Retry || !known):
+		return t.failed(event.CodeInterrupted, event.OutcomeUnknown,
+			"the worker was lost while the tool ran: it may or may not have had its effect. Find out before you call it again.", nil)
+	case !known:
+		return t.failed(event.CodeInterrupted, event.OutcomeFailed, "not run: its arguments held a secret that is not in the log. Call it again.", nil)
+	case !isObject(args):
+		return t.failed(event.CodeToolError, event.OutcomeFailed, "not run: the arguments are not a JSON object: "+args, nil)
+	}
+	t.tool, t.args = found, args
+	t.call.Attempt++
+	return t.run.hidden(t.internal, event.ToolRunning, event.ToolRunningData{CallID: t.call.CallID, Attempt: t.call.Attempt, IdempotencyKey: t.key()})
+}
+
+// key is the same in every attempt of the call.
+func (t *toolCall) key() string { return t.run.id + "/" + t.call.CallID }
+
+// arguments are the model's own, which the log may hold only in redacted form.
+func (t *toolCall) arguments() (args string, known bool) {
+	if raw, ok := t.run.rawArgs[t.call.CallID]; ok {
+		return raw, true
+	}
+	args = t.call.Args
+	if args == "" {
+		args = "{}" // what models send for a tool without parameters
+	}
+	return args, !t.call.Redacted
+}
+
+func isObject(args string) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal([]byte(args), &object) == nil
+}
+
+// perform calls the tool and logs its result.
+func (t *toolCall) perform(ctx context.Context) error {
+	timeout := t.tool.Spec().Timeout
+	if timeout == 0 {
+		timeout = tool.DefaultTimeout
+	}
+	callCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	artifacts := &artifactLog{call: t}
+	progress := &progressLog{call: t}
+	result, err := t.tool.Call(callCtx, tool.Call{
+		Tenant: t.run.Tenant, SessionID: t.view.SessionID, RunID: t.run.id, CallID: t.call.CallID,
+		Args: t.args, Attempt: t.call.Attempt, IdempotencyKey: t.key(), Session: t.view,
+		Progress: progress.report, Create: artifacts.create, Open: artifacts.read,
+	})
+	progress.close()
+	artifacts.close()
+	return t.log(ctx, result, err, timeout)
+}
+
+// log writes the call's closer. The closer of a cancelled call is written too.
+func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeout time.Duration) error {
+	switch {
+	case err == nil && !result.Failed:
+		return t.completed(ctx, result)
+	case err == nil:
+		return t.append(t.toolError(ctx, result))
+	case context.Cause(ctx) != nil && !errors.As(context.Cause(ctx), new(*Cancelled)) && !errors.As(context.Cause(ctx), new(*overBudget)):
+		return context.Cause(ctx) // fenced or stopped: another worker closes the call
+	case ctx.Err() != nil:
+		return t.append(t.failed(event.CodeInterrupted, event.OutcomeCancelled, "cancelled while it ran", nil))
+	case errors.Is(err, context.DeadlineExceeded):
+		return t.append(t.failed(event.CodeToolTimeout, event.OutcomeUnknown, fmt.Sprintf("no answer within %s; the tool was told to stop", timeout), nil))
+	case errors.Is(err, tool.ErrUnavailable):
+		return t.append(t.failed(event.CodeToolMissing, event.OutcomeUnknown, err.Error(), nil))
+	}
+	return t.append(t.failed(event.CodeToolError, event.OutcomeFailed, err.Error(), nil))
+}
+
+func (t *toolCall) append(e event.Event) error { return t.run.Journal.Append(e) }
+
+func (t *toolCall) completed(ctx context.Context, result tool.Result) error {
+	cut, err := t.fit(ctx, result)
+	if err != nil {
+		return t.append(t.failed(event.CodeToolError, event.OutcomeFailed, "the tool succeeded, but its result could not be stored: "+err.Error(), nil))
+	}
+	return t.append(t.run.hidden(t.internal, event.ToolCompleted, event.ToolCompletedData{
+		CallID: t.call.CallID, Name: t.call.Name, Index: t.index, Args: t.call.Args,
+		Content: nonNil(cut.content), Structured: cut.structured, Truncated: cut.artifact != nil, Artifact: cut.artifact,
+	}))
+}
+
+// toolError is the closer of a call whose tool answered with an error.
+func (t *toolCall) toolError(ctx context.Context, result tool.Result) event.Event {
+	message := "the tool failed"
+	for _, p := range result.Content {
+		if p.Type == event.PartText && p.Text != "" {
+			message = head(t.run.Redactor.String(p.Text), 2<<10)
+			break
+		}
+	}
+	cut, err := t.fit(ctx, result)
+	if err != nil {
+		cut = fitted{}
+	}
+	return t.failed(event.CodeToolError, event.OutcomeFailed, message, &cut)
+}
+
+func (t *toolCall) failed(code event.Code, outcome event.Outcome, message string, cut *fitted) event.Event {
+	d := event.ToolFailedData{CallID: t.call.CallID, Name: t.call.Name, Index: t.index, Args: t.call.Args,
+		Code: code, Outcome: outcome, Message: t.run.Redactor.String(message)}
+	if cut != nil {
+		d.Content, d.Truncated, d.Artifact = cut.content, cut.artifact != nil, cut.artifact
+	}
+	return t.run.hidden(t.internal, event.ToolFailed, d)
+}

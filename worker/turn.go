@@ -1,0 +1,371 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/worker/agent"
+)
+
+// poisoned is how many claims in a row may end without a step or a tool result
+// before the run that caused them is failed.
+const poisoned = 5
+
+// A turn looks after one session, from its ticket to the ticket's release.
+type turn struct {
+	w      *Worker
+	key    eventlog.Key
+	ticket *eventlog.Ticket
+	log    *slog.Logger
+
+	*journal
+	beatAt    beatState
+	runs      int
+	takeover  bool
+	agentName string // of the session's first run
+
+	// cancels is how a running run is stopped; set while one runs.
+	cancelMu sync.Mutex
+	running  string
+	cancel   context.CancelCauseFunc
+}
+
+// run claims the session and works until it is idle. drain is when the worker
+// stops; the turn itself ends only with its work or its ownership.
+func (t *turn) run(drain context.Context) error {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(drain))
+	defer stop(nil)
+	keep := t.keepTicket(ctx)
+	defer keep()
+	for {
+		err := t.claimed(ctx, drain, stop)
+		if errors.Is(err, errContended) {
+			continue // somebody else appended between look and claim: look again
+		}
+		return err
+	}
+}
+
+var errContended = errors.New("contended")
+
+// keepTicket holds the ticket until the returned func is called.
+func (t *turn) keepTicket(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, t.w.log.Lease()/4) == nil {
+			if err := t.ticket.KeepAlive(); err != nil {
+				t.log.Warn("ticket not kept alive", "err", err) // no loss of ownership
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// claimed does everything from the look at the session to its release.
+func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc) error {
+	fold, head, waiting, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	if len(waiting) == 0 && fold.Idle() {
+		return t.release(ctx)
+	}
+	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
+		return err
+	}
+	t.journal = newJournal(t.w.log, t.key, fold, head, t.w.opts.Redactor)
+	defer t.journal.Close()
+	if err := t.claim(); err != nil {
+		return err
+	}
+	unfollow, err := t.followOwner(stop)
+	if err != nil {
+		return err
+	}
+	defer unfollow()
+	return t.own(ctx, drain, waiting)
+}
+
+func (t *turn) look(ctx context.Context) (*event.Session, eventlog.Head, []eventlog.Waiting, error) {
+	fold, head, err := t.w.log.Load(ctx, t.key)
+	if err != nil {
+		return nil, head, nil, err
+	}
+	waiting, err := t.w.log.Inbox(ctx, t.key)
+	return fold, head, waiting, err
+}
+
+// waitForOwner gives a session's last owner, if it did not let go, the time to
+// show that it lives: half a lease without a frame or a beat. Tickets of live
+// owners do come back, after an outage that was longer than the lease.
+func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, head eventlog.Head) error {
+	c := fold.Book.Claim
+	if c == nil || c.Released || t.w.opts.Exclusive || c.Worker == t.w.id {
+		return nil
+	}
+	sign := make(chan struct{}, 1)
+	stop, err := t.w.log.OnLive(t.key, func(*eventlog.Frame, *eventlog.Beat) {
+		select {
+		case sign <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	silence := time.NewTimer(t.w.log.Lease() / 2)
+	defer silence.Stop()
+	for {
+		select {
+		case <-drain.Done():
+			return errors.Join(agent.Drained, t.ticket.Return())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-sign:
+			silence.Reset(t.w.log.Lease() / 2)
+		case <-silence.C:
+			now, err := t.w.log.Head(ctx, t.key)
+			if err != nil {
+				return err
+			}
+			if now.Pos != head.Pos {
+				return errContended
+			}
+			t.takeover = true
+			return nil
+		}
+	}
+}
+
+// claim appends the claim, with what a new session begins with. Nothing else is
+// done before it is committed or goes along in one frame.
+func (t *turn) claim() error {
+	fold := t.fold
+	attempt := 1
+	if c := fold.Book.Claim; c != nil {
+		attempt = c.Attempt + 1
+		t.takeover = t.takeover || !c.Released
+	}
+	e := event.New(event.SessionClaimed, event.SessionClaimedData{Worker: t.w.id, Attempt: attempt})
+	e.Internal = true
+	if fold.Seq == 0 {
+		return nil // see opened: the claim follows session.created
+	}
+	if err := t.Append(e); err != nil {
+		return contended(err)
+	}
+	if run := fold.Active(); run != nil {
+		if err := t.recover(run); err != nil {
+			return contended(err)
+		}
+	}
+	return nil
+}
+
+func contended(err error) error {
+	if errors.Is(err, eventlog.ErrFenced) {
+		return errContended
+	}
+	return err
+}
+
+// recover takes over the run that the last owner left, or fails it when it has
+// brought down too many workers.
+func (t *turn) recover(run *event.Run) error {
+	if t.takeover && t.w.opts.Observe.Takeover != nil {
+		t.w.opts.Observe.Takeover()
+	}
+	return t.Append(agent.Recovered(t.fold, run)...)
+}
+
+// followOwner ends the turn as soon as somebody else's frame shows up in the log.
+func (t *turn) followOwner(stop context.CancelCauseFunc) (unfollow func(), err error) {
+	undone := make(chan struct{})
+	unsubscribe, err := t.w.log.OnLive(t.key, func(f *eventlog.Frame, _ *eventlog.Beat) {
+		if f != nil && !t.writer.Wrote(*f) && f.First > t.writer.Start() {
+			t.writer.Fence()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		select {
+		case <-t.writer.Done():
+			stop(t.writer.Err())
+		case <-undone:
+		}
+	}()
+	return func() { close(undone); unsubscribe() }, nil
+}
+
+// own is the work of an owner: runs, until nothing is left, then the release.
+func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error {
+	beats := t.beat(ctx)
+	defer beats()
+	for {
+		if err := t.takeIdle(ctx, waiting); err != nil {
+			if t.runs == 0 {
+				return contended(err)
+			}
+			return err
+		}
+		run := t.next()
+		if run == "" {
+			break
+		}
+		if err := t.perform(ctx, drain, run); err != nil {
+			if errors.Is(err, agent.Drained) {
+				return t.handOver(ctx)
+			}
+			return err
+		}
+		var err error
+		if waiting, err = t.w.log.Inbox(ctx, t.key); err != nil {
+			return err
+		}
+	}
+	return t.letGo(ctx)
+}
+
+// next is the run to work on: the active one, or the first of the queue.
+func (t *turn) next() string {
+	var id string
+	_ = t.With(func(s *event.Session) []event.Event {
+		if run := s.Active(); run != nil {
+			id = run.RunID
+			return nil
+		}
+		if len(s.Book.Queue) == 0 {
+			return nil
+		}
+		q := s.Book.Queue[0]
+		id = q.RunID
+		return t.start(s, q.RunID, q.TraceID, "", q.RunQueuedData)
+	})
+	return id
+}
+
+// perform runs one run to its end, taking commands meanwhile.
+func (t *turn) perform(ctx, drain context.Context, runID string) error {
+	t.runs++
+	view := t.View()
+	run := view.Run(runID)
+	if t.fold.Book.Claims >= poisoned {
+		return t.fail(ctx, run, event.CodePoisoned, fmt.Sprintf("%d workers in a row were lost with this run", t.fold.Book.Claims-1))
+	}
+	a := t.w.agents[run.Agent]
+	if a == nil {
+		return t.fail(ctx, run, event.CodeNotFound, fmt.Sprintf("this worker has no agent %q; it has %s", run.Agent, strings.Join(t.w.names(), ", ")))
+	}
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t.setRunning(runID, cancel)
+	defer t.setRunning("", nil)
+	take := t.takeWhileRunning(ctx)
+	draining, stopGrace := t.drained(drain, cancel)
+	defer stopGrace()
+	t.beatAt.begin(runID, run.StartedAt.Time)
+	err := agent.Continue(runCtx, a, runID, draining, agent.Deps{
+		Journal: t.journal, Artifacts: blobs{t.w.artifacts, t.key.Tenant}, Redactor: t.w.opts.Redactor,
+		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables,
+	})
+	take()
+	if err == nil {
+		t.ended(runID)
+	}
+	return err
+}
+
+// fail ends a run that cannot go on.
+func (t *turn) fail(ctx context.Context, run *event.Run, code event.Code, message string) error {
+	return agent.Fail(ctx, run.RunID, &agent.Failure{Code: code, Message: message}, agent.Deps{Journal: t.journal, Redactor: t.w.opts.Redactor})
+}
+
+func (w *Worker) names() []string {
+	names := make([]string, 0, len(w.agents))
+	for name := range w.agents {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (t *turn) ended(runID string) {
+	run := t.View().Run(runID)
+	if f := t.w.opts.Observe.Ended; f != nil {
+		f(run.Status, run.EndedAt.Sub(run.StartedAt.Time), run.Usage)
+	}
+	t.log.Info("run", "run", runID, "trace", run.TraceID, "agent", run.Agent, "status", run.Status,
+		"took", run.EndedAt.Sub(run.StartedAt.Time), "steps", run.Usage.Steps, "tool_calls", run.Usage.ToolCalls,
+		"input_tokens", run.Usage.InputTokens, "output_tokens", run.Usage.OutputTokens)
+}
+
+// drained is closed when the worker stops; what still runs after the grace is
+// broken off.
+func (t *turn) drained(drain context.Context, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-drain.Done():
+		case <-done:
+			return
+		}
+		select {
+		case <-time.After(t.w.opts.Grace):
+			cancel(agent.Drained)
+		case <-done:
+		}
+	}()
+	return drain.Done(), func() { close(done) }
+}
+
+// handOver leaves a run to another worker: the claim is released and the ticket
+// handed back, so that it goes on at once.
+func (t *turn) handOver(ctx context.Context) error {
+	e := event.New(event.SessionReleased, event.SessionReleasedData{Worker: t.w.id, Reason: "drain"})
+	e.Internal = true
+	if err := t.Append(e); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return errors.Join(agent.Drained, t.Sync(ctx), t.ticket.Return())
+}
+
+// letGo releases an idle session.
+func (t *turn) letGo(ctx context.Context) error {
+	if t.View().Seq > 0 {
+		e := event.New(event.SessionReleased, event.SessionReleasedData{Worker: t.w.id})
+		e.Internal = true
+		if err := t.Append(e); err != nil {
+			return err
+		}
+		if err := t.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return t.release(ctx)
+}
+
+// release gives the ticket up and looks once more: a command that came after
+// the last look may have found the ticket still there.
+func (t *turn) release(ctx context.Context) error {
+	if err := t.ticket.Release(ctx); err != nil {
+		return err
+	}
+	waiting, err := t.w.log.Inbox(ctx, t.key)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	return t.w.log.Wake(ctx, t.key)
+}

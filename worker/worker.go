@@ -1,0 +1,208 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/artifacts"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/worker/agent"
+	"github.com/runlog-dev/runlog/worker/redact"
+)
+
+// Options of a Worker; the zero value works.
+type Options struct {
+	Slots    int           // sessions at once, default 64
+	Grace    time.Duration // for running tools when the worker stops, default 10 s
+	Redactor *redact.Redactor
+	Logger   *slog.Logger
+	Observe  Observer
+	Tunables agent.Tunables
+	// Exclusive says that no other worker can be alive, because this process
+	// has the log to itself: a claim that was not released is a dead one's.
+	Exclusive bool
+}
+
+// An Observer is told what happens, for metrics. Any field may be nil.
+type Observer struct {
+	Started   func(queued time.Duration) // a run began so long after its command came
+	Takeover  func()
+	Ended     func(status event.Status, took time.Duration, usage event.Usage)
+	FirstText func(after time.Duration) // of a run
+}
+
+// A Worker runs agents. New starts nothing; Run blocks until all is handed over.
+type Worker struct {
+	id        string
+	log       *eventlog.Log
+	artifacts artifacts.Store
+	agents    map[string]*agent.Agent
+	opts      Options
+
+	mu   sync.Mutex
+	held map[eventlog.Key]*holder
+}
+
+// New returns a worker for the given agents.
+func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agent, opts Options) *Worker {
+	if opts.Slots == 0 {
+		opts.Slots = 64
+	}
+	if opts.Grace == 0 {
+		opts.Grace = 10 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Redactor == nil {
+		opts.Redactor = redact.New(redact.Options{})
+	}
+	return &Worker{id: event.NewID("wrk"), log: log, artifacts: store, agents: agents, opts: opts, held: map[eventlog.Key]*holder{}}
+}
+
+// Run works until ctx ends, then hands over what it has: model calls are broken
+// off, running tools get a grace.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.announce(ctx); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	tickets, err := w.log.Tickets(ctx)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	g := errgroup.Group{}
+	for range w.opts.Slots {
+		g.Go(func() error { w.slot(ctx, tickets); return nil })
+	}
+	g.Go(func() error { w.janitor(ctx); return nil })
+	_ = g.Wait()
+	return ctx.Err()
+}
+
+// announce tells the edges which agents can run.
+func (w *Worker) announce(ctx context.Context) error {
+	for name, a := range w.agents {
+		about := event.Encode(map[string]string{"name": name, "description": a.Definition.Description, "model": a.Definition.Model.Name})
+		if err := w.log.Announce(ctx, name, about); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slot takes one ticket after the other. It asks for one only when it is free,
+// so no ticket waits in a worker.
+func (w *Worker) slot(ctx context.Context, tickets *eventlog.Tickets) {
+	for ctx.Err() == nil {
+		ticket, err := tickets.Next(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.opts.Logger.Warn("no ticket, trying again", "err", err)
+			}
+			_ = pause(ctx, time.Second)
+			continue
+		}
+		w.serve(ctx, ticket)
+	}
+}
+
+// serve looks after one session until nothing is left to do.
+func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
+	mine := w.hold(ctx, ticket)
+	if mine == nil {
+		return
+	}
+	defer w.let(mine)
+	t := &turn{w: w, key: ticket.Key, ticket: ticket, log: w.opts.Logger.With("tenant", ticket.Key.Tenant, "session", ticket.Key.Session)}
+	began := time.Now()
+	err := t.run(ctx)
+	attrs := []any{"took", time.Since(began), "runs", t.runs, "takeover", t.takeover, "worker", w.id}
+	switch {
+	case err == nil:
+		t.log.Info("turn", attrs...)
+	case errors.Is(err, agent.Drained), errors.Is(err, eventlog.ErrFenced):
+		t.log.Info("turn handed over", append(attrs, "err", err)...)
+	default:
+		t.log.Error("turn broken off", append(attrs, "err", err)...)
+	}
+}
+
+// A holder is the turn of this process that looks after a session.
+type holder struct {
+	key    eventlog.Key
+	ticket uint64 // stream position
+	done   chan struct{}
+}
+
+// hold makes the ticket's session this turn's. A ticket that came back to its
+// own holder, who keeps it alive, gives nil; a new one waits for the turn before.
+func (w *Worker) hold(ctx context.Context, ticket *eventlog.Ticket) *holder {
+	for {
+		w.mu.Lock()
+		there := w.held[ticket.Key]
+		if there == nil {
+			h := &holder{ticket.Key, ticket.Pos, make(chan struct{})}
+			w.held[ticket.Key] = h
+			w.mu.Unlock()
+			return h
+		}
+		w.mu.Unlock()
+		if there.ticket == ticket.Pos {
+			return nil
+		}
+		select {
+		case <-there.done:
+		case <-ctx.Done():
+			_ = ticket.Return()
+			return nil
+		}
+	}
+}
+
+func (w *Worker) let(h *holder) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, h.key)
+	close(h.done)
+}
+
+// janitor re-tickets sessions whose commands nobody took: after a crash between
+// the release of a ticket and the last look, or a lost ticket.
+func (w *Worker) janitor(ctx context.Context) {
+	for pause(ctx, w.log.Lease()) == nil {
+		if err := w.sweep(ctx); err != nil && ctx.Err() == nil {
+			w.opts.Logger.Warn("janitor", "err", err)
+		}
+	}
+}
+
+func (w *Worker) sweep(ctx context.Context) error {
+	keys, err := w.log.Overdue(ctx, w.log.Lease())
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := w.log.Ticket(ctx, k); err != nil && !errors.Is(err, eventlog.ErrTicketed) {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
