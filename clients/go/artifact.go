@@ -33,7 +33,7 @@ func (c *Client) Artifact(ctx context.Context, id string) (*Artifact, error) {
 		return nil, err
 	}
 	d := &download{c: c, ctx: ctx, p: p, path: "/artifacts/" + url.PathEscape(id)}
-	resp, err := d.open()
+	resp, err := d.open() //nolint:bodyclose // the caller closes it by Artifact.Body
 	if err != nil {
 		return nil, fmt.Errorf("get artifact %s: %w", id, err)
 	}

@@ -202,7 +202,7 @@ func (f *follower) read(body io.Reader, p *pursuit, yield func(event.Event, erro
 			p.retry = d
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			if f.opt.NoFollow {
 				return true, nil
 			}

@@ -55,7 +55,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	b.watch.start()
 	n, err := b.ReadCloser.Read(p)
 	b.watch.pause()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.watch.explain(err)
 	}
 	return n, err

@@ -23,7 +23,7 @@ func readAll(t testing.TB, r io.Reader, opt sse.Options) ([]got, *sse.Reader) {
 	var all []got
 	for {
 		m, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all, reader
 		}
 		if err != nil {
@@ -138,7 +138,7 @@ func TestTooLong(t *testing.T) {
 		for err == nil {
 			_, err = reader.Next()
 		}
-		if c.ok && err != io.EOF || !c.ok && !errors.Is(err, sse.ErrTooLong) {
+		if c.ok && !errors.Is(err, io.EOF) || !c.ok && !errors.Is(err, sse.ErrTooLong) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestErrorOfTheReaderIsKept(t *testing.T) {
 	if m, err := reader.Next(); err != nil || string(m.Data) != "x" {
 		t.Fatalf("got %q, %v", m.Data, err)
 	}
-	if _, err := reader.Next(); err != broken {
+	if _, err := reader.Next(); !errors.Is(err, broken) {
 		t.Fatalf("got %v, want the reader's own error", err)
 	}
 	if reader.LastID() != "" {

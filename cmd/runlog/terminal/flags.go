@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -31,7 +32,7 @@ func (env Env) flags() *flagSet {
 func (f *flagSet) parse(args []string, least, most int) ([]string, error) {
 	var rest []string
 	for len(args) > 0 {
-		if err := f.Parse(args); err == flag.ErrHelp {
+		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, f.help()
 		} else if err != nil {
 			return nil, usageError(err.Error())

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -95,8 +94,7 @@ func tokens(u *event.Usage) string {
 // writeJSON writes runs as the server sent them, a line each.
 func writeJSON(w io.Writer, runs ...runlog.Run) error {
 	for _, r := range runs {
-		var raw json.RawMessage = r.Raw
-		if _, err := fmt.Fprintf(w, "%s\n", event.Encode(raw)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\n", event.Encode(r.Raw)); err != nil {
 			return err
 		}
 	}
