@@ -212,7 +212,7 @@ func s3Error(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, redactURL(err))
 	case resp.Code == minio.NoSuchBucket:
 		return fmt.Errorf("%w: bucket %s is gone", ErrUnavailable, resp.BucketName)
-	case resp.Code == minio.NoSuchUpload:
+	case resp.Code == minio.NoSuchUpload, resp.Code == minio.InvalidPart: // parts vanish only by an abort
 		return ErrAbandoned
 	case resp.StatusCode == http.StatusNotFound:
 		return ErrNotFound

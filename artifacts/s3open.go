@@ -14,6 +14,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // s3Config is an S3 URL, taken apart.
@@ -65,6 +66,9 @@ func parseS3(raw string, getenv func(string) string) (s3Config, error) {
 	c := s3Config{bucket: u.Host, region: q.Get("region"), pathStyle: q.Get("path_style") == "1"}
 	if c.bucket == "" {
 		return c, errors.New("no bucket; use s3://BUCKET?endpoint=http://HOST:PORT")
+	}
+	if err := s3utils.CheckValidBucketNameStrict(c.bucket); err != nil {
+		return c, fmt.Errorf("bucket %q: %w", clip(c.bucket, 63), err)
 	}
 	if c.region == "" {
 		c.region = "us-east-1"

@@ -75,10 +75,11 @@ func (o *s3Object) Read(p []byte) (int, error) {
 	}
 }
 
-// pause waits before another try; false when the context ended.
+// pause waits before another try, except the first, which is due to one broken
+// connection as a rule; false when the context ended.
 func (o *s3Object) pause(try int) bool {
 	select {
-	case <-time.After(time.Duration(try) * retryPause):
+	case <-time.After(time.Duration(try-1) * retryPause):
 		return true
 	case <-o.ctx.Done():
 		return false

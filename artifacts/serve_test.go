@@ -149,15 +149,15 @@ func TestServeEmpty(t *testing.T) {
 func TestServeSeveralRanges(t *testing.T) {
 	w := ask(t, newMem(artifacts.Meta{MediaType: "text/plain"}, digits), "GET", "Range", "bytes=7-8, 0-1, 50-60, -1")
 	parts := readParts(t, w)
-	want := []part{{"bytes 7-8/10", "78"}, {"bytes 0-1/10", "01"}, {"bytes 9-9/10", "9"}}
+	want := []byteRange{{"bytes 7-8/10", "78"}, {"bytes 0-1/10", "01"}, {"bytes 9-9/10", "9"}}
 	if fmt.Sprint(parts) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", parts, want)
 	}
 }
 
-type part struct{ contentRange, body string }
+type byteRange struct{ contentRange, body string }
 
-func readParts(t testing.TB, w *httptest.ResponseRecorder) []part {
+func readParts(t testing.TB, w *httptest.ResponseRecorder) []byteRange {
 	t.Helper()
 	mediaType, params, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
 	if w.Code != 206 || err != nil || mediaType != "multipart/byteranges" {
@@ -166,7 +166,7 @@ func readParts(t testing.TB, w *httptest.ResponseRecorder) []part {
 	if got := w.Header().Get("Content-Length"); got != strconv.Itoa(w.Body.Len()) {
 		t.Errorf("Content-Length: got %s, want %d", got, w.Body.Len())
 	}
-	var parts []part
+	var parts []byteRange
 	for mr := multipart.NewReader(w.Body, params["boundary"]); ; {
 		p, err := mr.NextPart()
 		if err == io.EOF {
@@ -179,7 +179,7 @@ func readParts(t testing.TB, w *httptest.ResponseRecorder) []part {
 		if err != nil {
 			t.Fatalf("part %d: %v", len(parts), err)
 		}
-		parts = append(parts, part{p.Header.Get("Content-Range"), string(b)})
+		parts = append(parts, byteRange{p.Header.Get("Content-Range"), string(b)})
 	}
 }
 
@@ -344,7 +344,7 @@ func FuzzRange(f *testing.F) {
 				t.Errorf("416 with Content-Range %q", got)
 			}
 		case 206:
-			parts := []part{{w.Header().Get("Content-Range"), w.Body.String()}}
+			parts := []byteRange{{w.Header().Get("Content-Range"), w.Body.String()}}
 			if parts[0].contentRange == "" {
 				parts = readParts(t, w)
 			}
@@ -358,7 +358,7 @@ func FuzzRange(f *testing.F) {
 	})
 }
 
-func checkParts(t *testing.T, parts []part, content string) {
+func checkParts(t *testing.T, parts []byteRange, content string) {
 	t.Helper()
 	if len(parts) > 16 {
 		t.Errorf("%d parts", len(parts))
