@@ -69,10 +69,12 @@ func sqliteFile(file string) (string, error) {
 	return path, f.Close()
 }
 
+// sqliteURI gives the files beside the database, which hold what it holds, its
+// mode. SQLite reads + as itself.
 func sqliteURI(path string, pragmas ...string) string {
-	pragmas = append([]string{"busy_timeout(10000)"}, pragmas...)
+	query := url.Values{"_pragma": append([]string{"busy_timeout(10000)"}, pragmas...), "modeof": {path}}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(),
-		RawQuery: url.Values{"_pragma": pragmas}.Encode()}
+		RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	return u.String()
 }
 
