@@ -167,7 +167,7 @@ func (v *textView) blockLines() []string {
 	for _, c := range v.tools.open {
 		line := fmt.Sprintf("%s %s %s", v.paint("▸", yellow), label(c), c.state)
 		if d := v.now().Sub(c.since); d >= time.Second {
-			line += " " + v.paint(lasted(d.Truncate(time.Second)), dim)
+			line += " " + v.paint(d.Truncate(time.Second).String(), dim)
 		}
 		lines = append(lines, line+v.paint(argsOf(c), dim)) // last: a narrow terminal cuts it off
 	}
