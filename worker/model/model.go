@@ -14,12 +14,14 @@ import (
 
 // A Request is one model step.
 type Request struct {
-	// Session is the fold that the step continues. The model only reads it.
+	// Session is the fold that the step continues. The model only reads it, and
+	// only until its first chunk: after that the caller may go on folding.
 	Session   *event.Session
 	RunID     string
 	System    string // rendered system prompt
 	Tools     []ToolSpec
 	MaxTokens int // of the answer; 0 leaves it to the provider
+	Attempt   int // of this step: 1, 2, … as it is retried; 0 counts as 1
 }
 
 // A ToolSpec is what the model is told of a tool. Parameters is a JSON Schema
@@ -30,17 +32,25 @@ type ToolSpec struct {
 	Parameters  json.RawMessage
 }
 
+// Schema is Parameters, or the schema of an object without members.
+func (t ToolSpec) Schema() json.RawMessage {
+	if len(t.Parameters) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return t.Parameters
+}
+
 // ChunkKind says what a Chunk carries.
 type ChunkKind int
 
 // Chunk kinds. Calls are told apart by Index (0, 1, … in the order they begin);
 // chunks of parallel calls may interleave.
 const (
-	Text           ChunkKind = iota // Text
-	Reasoning                       // Text
-	ReasoningEnd                    // Signature, may be empty: the block is over
-	CallStart                       // Index, CallID (may be empty: the loop makes one), Name
-	CallArgs                        // Index, Text: a piece of the raw arguments
+	Text         ChunkKind = iota // Text
+	Reasoning                     // Text
+	ReasoningEnd                  // Signature, may be empty: the block is over; one that never had a Text is a block too
+	CallStart                     // Index, CallID (empty where the provider's is missing or taken: the loop makes one), Name
+	CallArgs                      // Index, Text: a piece of the raw arguments; a call of a whole answer has at least one
 )
 
 // A Chunk is a piece of the answer as it arrives.
