@@ -67,7 +67,7 @@ func TestTraceEvents(t *testing.T) {
 	for after := range edgetest.PageSize {
 		edge := edgetest.New(t, edgetest.Golden(t))
 		edge.Fault = func(n int, _ edgetest.Request) edgetest.Fault {
-			return edgetest.Fault{Cut: n%2 == 0, After: after, Inside: 7 * after}
+			return edgetest.Fault{Cut: n%2 == 0, After: after, Inside: 7 * after, Heartbeat: n%2 == 0}
 		}
 		got, _ := collect(t, quick(edge.URL).TraceEvents(t.Context(), edge.TraceID))
 		equal(t, got, golden(t))

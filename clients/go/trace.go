@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -106,7 +107,7 @@ func (r *pageReader) lines(scan *bufio.Scanner, p *pursuit) error {
 	scan.Buffer(nil, maxLine)
 	scan.Split(wholeLines)
 	for n := 0; scan.Scan(); {
-		if len(scan.Bytes()) == 0 {
+		if !isEventLine(scan.Bytes()) {
 			continue
 		}
 		if n++; n <= r.taken {
@@ -124,6 +125,15 @@ func (r *pageReader) lines(scan *bufio.Scanner, p *pursuit) error {
 		}
 	}
 	return scan.Err()
+}
+
+// isEventLine tells events from pings and empty lines, whose number differs from
+// one try to the next. What is no JSON counts as an event, to be complained of.
+func isEventLine(line []byte) bool {
+	var head struct {
+		Seq event.Seq `json:"seq"`
+	}
+	return len(line) > 0 && (json.Unmarshal(line, &head) != nil || head.Seq > 0)
 }
 
 // wholeLines splits at LF. A last line without one was cut.

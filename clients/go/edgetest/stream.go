@@ -213,6 +213,9 @@ func (e *Edge) traceEvents(w http.ResponseWriter, r *http.Request) {
 			_ = rc.Flush()
 			panic(http.ErrAbortHandler)
 		}
+		if f.Heartbeat {
+			_, _ = w.Write([]byte("{\"type\":\"ping\"}\n\n"))
+		}
 		_, _ = w.Write(line)
 		_ = rc.Flush()
 	}

@@ -167,10 +167,10 @@ func snapshotAt(t *testing.T, seq event.Seq) json.RawMessage {
 // News that is no JSON, or JSON of many lines, is still one object on one line.
 func TestJSONStaysOnOneLine(t *testing.T) {
 	var out strings.Builder
-	for _, data := range []string{"{\n \"seq\": 1\n}", "not\njson", ""} {
+	for _, data := range []string{"{\n \"seq\": 1\n}", "not\njson", "", "{}"} {
 		jsonView{&out, &out}.event(event.Event{Type: "fire\"works", Seq: 1, Data: json.RawMessage(data)})
 	}
-	if strings.Count(out.String(), "\n") != 3 {
+	if strings.Count(out.String(), "\n") != 4 {
 		t.Errorf("got %s", out.String())
 	}
 	jsonLines(t, out.String())
@@ -182,7 +182,7 @@ func TestHeartbeats(t *testing.T) {
 	s := newSession(edge)
 	s.run(t, "run", "hi", "--json")
 	jsonLines(t, s.stdout.String())
-	if !strings.HasPrefix(s.stdout.String(), `{"type":"heartbeat","data":{"status":"running","elapsed_ms":5,"head":1}}`+"\n"+`{"v":1,"seq":1,`) {
+	if !strings.HasPrefix(s.stdout.String(), `{"type":"heartbeat","status":"running","elapsed_ms":5,"head":1}`+"\n"+`{"v":1,"seq":1,`) {
 		t.Errorf("stdout: %s", s.stdout.String())
 	}
 	beat := func(status string) event.Event {

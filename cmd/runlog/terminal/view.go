@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -28,18 +29,22 @@ func (v jsonView) event(e event.Event) {
 	v.line(e)
 }
 
-// line writes what the log does not hold: snapshot, reset, heartbeat.
+// line writes what the log does not hold (snapshot, reset, heartbeat) as the
+// server's own NDJSON does: the type among the members.
 func (v jsonView) line(e event.Event) {
-	seq := ""
-	if e.Seq > 0 {
-		seq = fmt.Sprintf(`,"seq":%d`, e.Seq)
-	}
 	var data bytes.Buffer // on one line, however the server wrote it
 	if json.Compact(&data, e.Data) != nil {
 		data.Reset()
 		data.Write(event.Encode(string(e.Data)))
 	}
-	fmt.Fprintf(v.out, "{\"type\":%s%s,\"data\":%s}\n", event.Encode(e.Type), seq, &data)
+	members, isObject := strings.CutPrefix(data.String(), "{")
+	switch {
+	case !isObject:
+		members = `,"data":` + members + "}"
+	case members != "}":
+		members = "," + members
+	}
+	fmt.Fprintf(v.out, "{\"type\":%s%s\n", event.Encode(e.Type), members)
 }
 
 func (v jsonView) tick()            {}
