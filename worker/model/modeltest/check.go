@@ -57,8 +57,11 @@ func (a *asked) checkChat() error {
 			Function struct{ Arguments string }
 		} `json:"tool_calls"`
 	}
-	if err := json.Unmarshal(a.body["messages"], &messages); err != nil || len(messages) == 0 {
-		return fmt.Errorf("messages: %d of them, %w", len(messages), err)
+	if err := json.Unmarshal(a.body["messages"], &messages); err != nil {
+		return fmt.Errorf("messages: %w", err)
+	}
+	if len(messages) == 0 {
+		return errors.New("messages is empty")
 	}
 	var open []string
 	for i, m := range messages {
@@ -98,8 +101,11 @@ func (a *asked) checkMessages() error {
 			Input                     json.RawMessage
 		}
 	}
-	if err := json.Unmarshal(a.body["messages"], &messages); err != nil || len(messages) == 0 {
-		return fmt.Errorf("messages: %d of them, %w", len(messages), err)
+	if err := json.Unmarshal(a.body["messages"], &messages); err != nil {
+		return fmt.Errorf("messages: %w", err)
+	}
+	if len(messages) == 0 {
+		return errors.New("messages is empty")
 	}
 	var open []string
 	for i, m := range messages {

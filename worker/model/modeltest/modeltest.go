@@ -44,7 +44,7 @@ type Step struct {
 	Pace      Pace     `yaml:"pace"`
 	Refuse    *Refuse  `yaml:"refuse"`
 	Fault     string   `yaml:"fault"` // error | stall | end | cut, see Faults
-	After     int      `yaml:"after"` // deltas before the fault; 0: all of them, -1: none
+	After     int      `yaml:"after"` // deltas before the fault; 0: all, -1: none; more than there are: the finish too
 	Error     string   `yaml:"error"` // the error event's JSON, for fault error
 	Quirks    []string `yaml:"quirks"`
 }

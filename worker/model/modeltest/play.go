@@ -109,8 +109,10 @@ func (s *Step) faultAt(frames []frame) int {
 			return i
 		case f.delta:
 			seen++
-		case f.last:
+		case f.last && s.After == 0:
 			return i
+		case f.last:
+			return i + 1
 		}
 	}
 	return len(frames)

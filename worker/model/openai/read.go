@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -187,8 +186,8 @@ func (r *reader) find(d callDelta, args string) *openCall {
 		return r.sameID(c, d.ID)
 	case d.ID != "" || d.Function.Name == "" || c.name == "":
 		return c
-	case json.Valid([]byte(c.args)) && (args != "" || d.Function.Name != c.name):
-		return nil // a second whole call
+	case json.Valid([]byte(c.args)) && (d.Index == nil || args != "" || d.Function.Name != c.name):
+		return nil // the one before is whole
 	}
 	return c
 }
@@ -229,5 +228,5 @@ func argsOf(raw json.RawMessage) string {
 	if raw[0] == '"' {
 		return stringOf(raw)
 	}
-	return fmt.Sprintf("%s", raw)
+	return string(raw)
 }
