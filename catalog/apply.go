@@ -16,7 +16,8 @@ type Events struct {
 	Events []event.Event
 }
 
-// Apply projects a batch in one transaction. Events that were applied before
+// Apply projects a batch in one transaction, whatever a position says: for
+// tests and tools, since it may come between a Reset and the rebuild. Events that were applied before
 // change nothing, so that a batch may be repeated, begin earlier than the last
 // one ended, and be applied by several processes at once. An event whose data
 // is not what its type says is logged and passed over. ErrRefused means that
@@ -33,9 +34,10 @@ func (db *DB) Apply(ctx context.Context, tenant string, batch []event.Event) err
 // ApplyAt projects what the frames of one partition's stream after position
 // after, up to and including upto, hold, and moves the partition's position
 // from after to upto in the same transaction. If the position is not after, it
-// writes nothing and returns ErrMoved: of several recorders one goes on.
+// writes nothing and returns ErrMoved: of several recorders one goes on. upto
+// may be after itself, for a part of the next frame.
 func (db *DB) ApplyAt(ctx context.Context, partition int, after, upto uint64, batch []Events) error {
-	if upto <= after {
+	if upto < after {
 		return fmt.Errorf("apply frames %d to %d of partition %d: a position moves only forward", after, upto, partition)
 	}
 	facts := db.facts(batch)
