@@ -138,7 +138,7 @@ func (s *scanner) scanKnown() int {
 	for i := s.seen; i < len(s.buf); i++ {
 		at = k.step(at, s.buf[i])
 		if m := k.nodes[at].match; m > 0 {
-			s.cover(i+1-int(m), i+1, Mark)
+			s.spans.cover(i+1-int(m), i+1, Mark)
 		}
 	}
 	s.seen, s.node = len(s.buf), at

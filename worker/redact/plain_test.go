@@ -22,6 +22,7 @@ var plain = map[string]string{
 		func login(user, password string) (token string, err error) { secret := cfg.Secret; return }
 		if token == "" || strings.HasPrefix(s, "-----BEGIN RSA PRIVATE KEY-----") { maxTokens = 5 }
 		req.Header.Set("Authorization", "Bearer "+token); fmt.Printf("token=%s password: %v", a, b)
+		h := Header{"Set-Cookie": {cs}}; m := M{"passwd": {{source: "compat"}}}; say(` + "`x\\\"token\": \"y\"`" + `)
 		type T struct { Password string ` + "`json:\"password\"`" + ` }`,
 	"python": `client.login(password=password, token=None); api_key = os.environ["API_KEY"]
 		for token in tokens: print(f"{token=}"); def f(secret: str = "", token: Optional[str] = None) -> None: pass
@@ -29,6 +30,7 @@ var plain = map[string]string{
 		sk-learn, sk-circle-fade-dot-container, sk-folding-cube, sk-container-id-1, hf_hub_download_with_progress, ghp_short`,
 	"shell": `export API_KEY=$KEY TOKEN=${TOKEN:-x} PASSWORD=<password> SECRET=*** MAX_TOKENS=4096 PWD=/home/x
 		TOKEN=$(get-token); if [ "$TOKEN" == "" ]; then API_KEY="$OTHER"; fi; GITHUB_TOKEN={{ secrets.X }} API_KEY=...
+		((TOKEN==1)) && [[ $X =~ API_KEY==abc ]]
 		curl -H "Authorization: Bearer $TOKEN" -H "X-Api-Key: $KEY" https://user@host:8080/a:b@c http://localhost:3000/x@y
 		postgres://user:${PASSWORD}@host/db https://host:443/path?next_page_token=abc&max_tokens=5&q=a:b@c mailto:a@b.c`,
 	"json":     `{"usage":{"input_tokens":9007199254740993,"max_tokens":1},"token_count":3,"nextPageToken":"abc","a":"b: c"}`,

@@ -78,6 +78,7 @@ func TestNamesInText(t *testing.T) {
 		`{"password":"hun`:                           `{"password":"[redacted]`,
 		`{"a":"{\"password\":\"hun\\\"ter\",\"b\"}`:  `{"a":"{\"password\":\"[redacted]\",\"b\"}`,
 		`{"a":"{\"token\":17,\"b\":1}"}`:             `{"a":"{\"token\":\"[redacted]\",\"b\":1}"}`,
+		`{"a":"{\"token\":{\"b\":\"x\\"}`:            `{"a":"{\"token\":\"[redacted]\"\\"}`,
 		`{"a":"{\"cookies\":[\"x\\\"]\",\n1]}"}`:     `{"a":"{\"cookies\":\"[redacted]\"}"}`,
 		`{'password': 'hunter2', 'x': None}`:         `{'password': '[redacted]', 'x': None}`,
 		"export DB_PASSWORD=hunter2\nX=1":            "export DB_PASSWORD=[redacted]\nX=1",
@@ -163,13 +164,14 @@ func TestKnownValueForms(t *testing.T) {
 }
 
 func TestKnownValuesThatOverlap(t *testing.T) {
-	r := New(Options{Secrets: []string{"abcdef", "abcdefgh", "ghijkl", "  padded-value\n", "short", ""}})
+	r := New(Options{Secrets: []string{"abcdef", "abcdefgh", "ghijkl", "mnopqrstuv", "opqrst", "  padded-value\n", "short", ""}})
 	for in, want := range map[string]string{
 		"xabcdefx":         "x[redacted]x",
 		"xabcdefghx":       "x[redacted]x",
 		"xabcdefghijklx":   "x[redacted]x",
 		"abcdefabcdef":     "[redacted]",
 		"abcdeabcdef":      "abcde[redacted]",
+		"mnopqrsty":        "mn[redacted]y",
 		"a padded-value b": "a [redacted] b",
 		"a short one":      "a short one",
 	} {
@@ -185,6 +187,31 @@ func TestLongKnownValue(t *testing.T) {
 	for _, in := range []string{long, "a" + long + "b", base64.StdEncoding.EncodeToString([]byte(long))} {
 		if got := r.String(in); len(got) > len(Mark)+8 {
 			t.Errorf("%d bytes remain of a long secret", len(got))
+		}
+	}
+}
+
+func TestEndlessKeyBlock(t *testing.T) {
+	in := "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn\n", 1000)
+	got := New(Options{}).String(in)
+	if cut := len(in) - len(got); cut < maxPEM || cut > maxPEM+200 {
+		t.Errorf("%d bytes were taken out", cut)
+	}
+}
+
+// TestManySecrets is quick only if the cost does not grow faster than the text.
+func TestManySecrets(t *testing.T) {
+	r := New(Options{Secrets: []string{"hunter2-hunter2"}})
+	for in, want := range map[string]string{
+		"hunter2-hunter2 " + fakeAWS + " ": "[redacted] [redacted] ",
+		"eyJ-":                             "eyJ-",
+		`"token":[ `:                       "",
+		`"token":"\\" `:                    `"token":"[redacted]" `,
+		"a://b:c ":                         "a://b:c ",
+	} {
+		got := r.String(strings.Repeat(in, 100_000))
+		if want != "" && got != strings.Repeat(want, 100_000) {
+			t.Errorf("%s: got %d bytes", in, len(got))
 		}
 	}
 }

@@ -13,17 +13,19 @@ const lookback = 128
 type scanner struct {
 	rules *rules
 	buf   []byte
-	spans []span // sorted; they neither overlap nor touch
+	spans spans // what scan found and nobody has cut off
 
 	seen int   // bytes read by the search for known values
 	node int32 // and where that search stands
 
-	next int  // first byte the search for shapes has not decided
-	tail tail // what is being swallowed at next, or nil
+	next   int   // first byte the search for shapes has not decided
+	tail   tail  // what is being swallowed at next, or nil
+	shapes spans // found in this scan
+	noJWT  int   // before it, no JWT begins
 }
 
 func (s *scanner) reset(r *rules) {
-	*s = scanner{rules: r, buf: s.buf[:0], spans: s.spans[:0]}
+	*s = scanner{rules: r, buf: s.buf[:0], spans: s.spans[:0], shapes: s.shapes[:0]}
 }
 
 // scan reads what was added to buf and returns up to where the spans are
@@ -31,6 +33,7 @@ func (s *scanner) reset(r *rules) {
 func (s *scanner) scan(eof bool) int {
 	known := s.scanKnown()
 	s.scanShapes(eof)
+	s.merge()
 	if eof {
 		return len(s.buf)
 	}
@@ -50,15 +53,16 @@ func (s *scanner) scanShapes(eof bool) {
 		if i == len(s.buf) {
 			return
 		}
-		v := text{b: s.buf, eof: eof, rules: s.rules}
+		v := text{b: s.buf, eof: eof, rules: s.rules, noJWT: s.noJWT}
 		m := v.match(i)
 		switch m.verdict {
 		case undecided:
 			return
 		case miss:
 			s.next++
+			s.noJWT = max(s.noJWT, m.to)
 		case hit:
-			s.cover(m.from, m.to, m.text)
+			s.shapes.cover(m.from, m.to, m.text)
 			s.next, s.tail = m.to, m.tail
 		}
 	}
@@ -67,7 +71,7 @@ func (s *scanner) scanShapes(eof bool) {
 // swallow lets the tail take bytes and reports whether it has ended.
 func (s *scanner) swallow(eof bool) bool {
 	n, done := s.tail.eat(s.buf[s.next:], eof)
-	s.cover(s.next, s.next+n, s.tail.text())
+	s.shapes.cover(s.next, s.next+n, s.tail.text())
 	s.next += n
 	if done {
 		s.tail = nil
@@ -75,28 +79,54 @@ func (s *scanner) swallow(eof bool) bool {
 	return done
 }
 
+// merge adds the shapes to the known values, in order, so that many of both
+// cost no more than their number.
+func (s *scanner) merge() {
+	if len(s.shapes) == 0 {
+		return
+	}
+	known := append(spans(nil), s.spans...)
+	s.spans = s.spans[:0]
+	for _, x := range s.shapes {
+		for len(known) > 0 && known[0].from <= x.from {
+			s.spans.cover(known[0].from, known[0].to, known[0].text)
+			known = known[1:]
+		}
+		s.spans.cover(x.from, x.to, x.text)
+	}
+	for _, k := range known {
+		s.spans.cover(k.from, k.to, k.text)
+	}
+	s.shapes = s.shapes[:0]
+}
+
+// spans are sorted; they neither overlap nor touch.
+type spans []span
+
 // cover adds a span. Spans that touch become one, under the text of the one
 // that begins first; the one that is not a bare Mark wins a tie.
-func (s *scanner) cover(from, to int, text string) {
+func (l *spans) cover(from, to int, text string) {
 	if from >= to {
 		return
 	}
-	i := len(s.spans)
-	for i > 0 && s.spans[i-1].to >= from {
+	all := *l
+	i := len(all)
+	for i > 0 && all[i-1].to >= from {
 		i--
 	}
 	add := span{from, to, text}
 	j := i
-	for ; j < len(s.spans) && s.spans[j].from <= to; j++ {
-		add = join(add, s.spans[j])
+	for ; j < len(all) && all[j].from <= to; j++ {
+		add = join(add, all[j])
 	}
 	if i == j {
-		s.spans = append(s.spans, span{})
-		copy(s.spans[i+1:], s.spans[i:])
+		all = append(all, span{})
+		copy(all[i+1:], all[i:])
 	} else {
-		s.spans = append(s.spans[:i+1], s.spans[j:]...)
+		all = append(all[:i+1], all[j:]...)
 	}
-	s.spans[i] = add
+	all[i] = add
+	*l = all
 }
 
 func join(a, b span) span {

@@ -28,6 +28,7 @@ type text struct {
 	b     []byte
 	eof   bool
 	rules *rules
+	noJWT int // before it, no JWT begins
 }
 
 // short is the verdict where the text ended before the rule could decide.
@@ -52,12 +53,13 @@ func (t text) match(i int) found {
 	case 'B', 'b':
 		return first(t, i, text.bearer, text.basic)
 	}
+	var f found
 	for _, tok := range tokensBy[t.b[i]] {
-		if f := t.token(i, tok); f.verdict != miss {
-			return f
+		if f = t.token(i, tok); f.verdict != miss {
+			break
 		}
 	}
-	return found{}
+	return f
 }
 
 func first(t text, i int, rules ...func(text, int) found) found {
@@ -154,16 +156,22 @@ func (t text) exact(i, at int, tok token) found {
 // eyJ is taken for data (an inline source map, say).
 const maxHeader = 4096
 
-// jwt matches "eyJ…" . "…" with whatever parts follow; at is after eyJ.
+// jwt matches "eyJ…" . "…" with whatever parts follow; at is after eyJ. A run
+// without a dot is data, in which no JWT begins: with the miss, to is its end.
 func (t text) jwt(i, at int) found {
-	dot, v := t.until(at, &wordClass, maxHeader)
-	if v != hit {
-		return t.orShort(v)
-	}
-	if dot-at < 6 || t.b[dot] != '.' {
+	if i < t.noJWT {
 		return found{}
 	}
-	if body := t.run(dot+1, &wordClass, 8); len(body) < 8 {
+	head := t.run(at, &wordClass, maxHeader)
+	dot := at + len(head)
+	if dot == len(t.b) && !t.eof && len(head) < maxHeader {
+		return found{verdict: undecided}
+	}
+	if dot == len(t.b) || len(head) == maxHeader || t.b[dot] != '.' {
+		return found{to: dot}
+	}
+	body := t.run(dot+1, &wordClass, 8)
+	if len(head) < 6 || len(body) < 8 {
 		return t.grow(dot+1, body, 8)
 	}
 	return found{hit, i, dot + 9, Mark, classTail{&jwtClass}}

@@ -66,7 +66,7 @@ func (s *Stream) compact() {
 	}
 	sc := &s.sc
 	sc.buf = sc.buf[:copy(sc.buf, sc.buf[n:])]
-	sc.seen, sc.next, s.done = sc.seen-n, sc.next-n, s.done-n
+	sc.seen, sc.next, sc.noJWT, s.done = sc.seen-n, sc.next-n, sc.noJWT-n, s.done-n
 	for i := range sc.spans {
 		sc.spans[i].from -= n
 		sc.spans[i].to -= n

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-var streamSecrets = []string{"hunter2-hunter2", "hunter2", "ter2-hunter3", "aaaaaaab", "pä\"ss/w+rd <x>", "世界の秘密"}
+var streamSecrets = []string{"hunter2-hunter2", "hunter2", "ter2-hunter3", "aaaaaaab", "48151623", "pä\"ss/w+rd <x>", "世界の秘密"}
 
 // fragments are what random texts are made of: secrets, beginnings of secrets,
 // and what the rules look at.
@@ -20,7 +20,7 @@ var fragments = append([]string{
 	`"password"`, `"token": `, `\"secret\":`, `\"`, `\\\"`, `"`, "'", `\`, `\n`, `\\n`, `\u0026`, "{", "}", "[", "]", ":", ",", "=", "==", "true", "false", "null", "12",
 	"DB_PASSWORD=", "--api-key=", "?token=", "&access_token=", "Cookie: ", "a=b; ", "X-Api-Key: ", "Authorization: ",
 	" ", "\n", ".", "-", "$", "<", "word", "x", "é", "世", "🔑", "\xe4", "\xb8", "\xff", "hunter2-hun", "aaaaaaa", "世界の",
-	`"credentials": {"a": [1, "b"]}`, `{"a":"{\"token\":\"x\"}"}`,
+	`"token": 48151623`, "-eyJ-eyJ", `"credentials": {"a": [1, "b"]}`, `{"a":"{\"token\":\"x\"}"}`,
 }, streamSecrets...)
 
 func randomText(rng *rand.Rand) string {
@@ -66,7 +66,7 @@ func checkSplit(t *testing.T, r *Redactor, in string, next func(left int) int) {
 func TestStreamEqualsString(t *testing.T) {
 	r := New(Options{Secrets: streamSecrets})
 	rng := rand.New(rand.NewPCG(7, 11))
-	rounds := 20000
+	rounds := 6000
 	if testing.Short() {
 		rounds = 2000
 	}
@@ -87,6 +87,7 @@ func TestStreamOfLongTexts(t *testing.T) {
 		"value":       "x" + long + "y" + long[:2000] + "z",
 		"jwt":         "ey" + "J" + run[:3000] + "." + run + " end",
 		"no jwt":      "eyJ" + run + ". end",
+		"jwt in data": strings.Repeat("eyJ-", 3000) + "eyJhbGciOi." + run[:50] + " " + strings.Repeat("eyJ-", 300) + "." + run,
 		"token":       "sk-ant-" + run + " end",
 		"bearer":      "Bearer " + run + " end",
 		"basic":       "Basic " + run + " end",
@@ -108,6 +109,19 @@ func TestStreamOfLongTexts(t *testing.T) {
 			checkSplit(t, r, in, func(int) int { return 1 })
 			checkSplit(t, r, in, func(left int) int { return min(left, 1+rng.IntN(3000)) })
 		})
+	}
+}
+
+// TestStreamLooksBack cuts between a name and its value wherever the Stream may
+// just have dropped old text.
+func TestStreamLooksBack(t *testing.T) {
+	r := New(Options{})
+	for pad := keep; pad < keep+2*lookback; pad++ {
+		in := strings.Repeat("x", pad) + `" "password"       : "y" AKI_` + strings.Repeat("Q", 40) + "_PASSWORD=z "
+		checkSplit(t, r, in, func(int) int { return 1 })
+		if got := r.String(in); strings.Count(got, Mark) != 2 {
+			t.Fatalf("got %s", got)
+		}
 	}
 }
 

@@ -54,19 +54,30 @@ func ptr(c class) *class { return &c }
 // Triggers: what a rule can begin with.
 const (
 	anywhere = 1 + iota
-	atWord   // only where a word begins
+	atWord   // only where a word begins, and before one of followers
 )
 
-var triggers = func() (t [256]byte) {
-	for b := range tokensBy {
-		if len(tokensBy[b]) > 0 {
-			t[b] = atWord
+var (
+	triggers  [256]byte
+	followers [256]class
+)
+
+func init() {
+	starts := []string{"be", "ba"}
+	for _, toks := range tokensBy {
+		for _, t := range toks {
+			starts = append(starts, t.prefix)
 		}
 	}
-	t['B'], t['b'] = atWord, atWord
-	t[':'], t['='], t['-'] = anywhere, anywhere, anywhere
-	return t
-}()
+	for _, s := range starts {
+		for _, c := range []byte{s[0], s[0] &^ 0x20} { // either case, to be simple
+			triggers[c] = atWord
+			followers[c][s[1]] = true
+			followers[c][s[1]&^0x20] = true
+		}
+	}
+	triggers[':'], triggers['='], triggers['-'] = anywhere, anywhere, anywhere
+}
 
 // nextTrigger is the next place from i on where a rule has to be asked, or the
 // length of b.
@@ -76,6 +87,9 @@ func nextTrigger(b []byte, i int) int {
 		case anywhere:
 			return i
 		case atWord:
+			if i+1 < len(b) && !followers[b[i]][b[i+1]] {
+				continue
+			}
 			if i == 0 || !alnum[b[i-1]] || escaped(b, i) {
 				return i
 			}
