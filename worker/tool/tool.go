@@ -92,5 +92,10 @@ type sentinel string
 
 func (e sentinel) Error() string { return string(e) }
 
-// ErrUnavailable: the tool's server is missing or died before the answer.
-const ErrUnavailable = sentinel("tool unavailable")
+const (
+	// ErrUnavailable: the tool's server is missing or died before the answer.
+	ErrUnavailable = sentinel("tool unavailable")
+	// ErrEffectUnknown comes with ErrUnavailable or with an exceeded deadline
+	// if the request had been sent: the tool may have had its effect.
+	ErrEffectUnknown = sentinel("the tool may have had its effect")
+)

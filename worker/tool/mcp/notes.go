@@ -1,0 +1,74 @@
+package mcp
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxNote      = 2 << 10 // bytes of a logged line; the rest of it is dropped
+	notesPerSec  = 50      // lines logged in a second; the others are counted
+	maxLastWords = 300
+)
+
+// notes logs at debug level what a server says on stderr, within bounds, and
+// keeps its last line.
+type notes struct {
+	log *slog.Logger
+
+	second time.Time // owned by read, as the next two
+	logged int
+	missed int
+
+	mu   sync.Mutex
+	last string
+}
+
+func newNotes(log *slog.Logger) *notes { return &notes{log: log} }
+
+// read ends with its source, and closes it.
+func (n *notes) read(src io.ReadCloser) {
+	defer src.Close()
+	r := bufio.NewReaderSize(src, maxNote)
+	for {
+		piece, err := r.ReadSlice('\n')
+		n.line(strings.TrimSpace(string(piece)))
+		for err == bufio.ErrBufferFull {
+			_, err = r.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (n *notes) line(s string) {
+	if s == "" {
+		return
+	}
+	n.mu.Lock()
+	n.last = s
+	n.mu.Unlock()
+	if now := time.Now(); now.Sub(n.second) >= time.Second {
+		if n.missed > 0 {
+			n.log.Debug("mcp server stderr", "lines_left_out", n.missed)
+		}
+		n.second, n.logged, n.missed = now, 0, 0
+	}
+	if n.logged >= notesPerSec {
+		n.missed++
+		return
+	}
+	n.logged++
+	n.log.Debug("mcp server stderr", "line", s)
+}
+
+func (n *notes) lastWords() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.ToValidUTF8(n.last[:min(len(n.last), maxLastWords)], "")
+}
