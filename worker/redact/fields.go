@@ -1,5 +1,7 @@
 package redact
 
+import "bytes"
+
 // Bounds of what the rules look back at; together less than lookback.
 const (
 	maxKey   = 64
@@ -143,6 +145,9 @@ func (t text) header(i int) found {
 	}
 	run := t.run(at, &bearerClass, window)
 	if longWithDigit(run) {
+		if bytes.HasPrefix(run, []byte("AWS4-HMAC-")) { // a scheme; what follows is no secret
+			return found{}
+		}
 		return found{hit, at, at + len(run), Mark, classTail{&bearerClass}}
 	}
 	return t.grow(at, run, window)

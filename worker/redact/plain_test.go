@@ -27,7 +27,8 @@ var plain = map[string]string{
 	"python": `client.login(password=password, token=None); api_key = os.environ["API_KEY"]
 		for token in tokens: print(f"{token=}"); def f(secret: str = "", token: Optional[str] = None) -> None: pass
 		headers = {'Authorization': f'Bearer {token}'} if 0 else d['password']
-		sk-learn, sk-circle-fade-dot-container, sk-folding-cube, sk-container-id-1, hf_hub_download_with_progress, ghp_short`,
+		sk-learn, sk-circle-fade-dot-container, sk-folding-cube, sk-container-id-1, hf_hub_download_with_progress, sk-ecdsa-sha2-nistp256-cert-v01@openssh.com,
+		Authorization: AWS4-HMAC-SHA256 Credential=x, ghp_short`,
 	"shell": `export API_KEY=$KEY TOKEN=${TOKEN:-x} PASSWORD=<password> SECRET=*** MAX_TOKENS=4096 PWD=/home/x
 		TOKEN=$(get-token); if [ "$TOKEN" == "" ]; then API_KEY="$OTHER"; fi; GITHUB_TOKEN={{ secrets.X }} API_KEY=...
 		((TOKEN==1)) && [[ $X =~ API_KEY==abc ]]

@@ -31,6 +31,7 @@ func TestTokenShapes(t *testing.T) {
 		"anthropic":       {"key " + fakeAnt + ", ok", "key [redacted], ok"},
 		"openai":          {"key=" + fakeOpenAI + "\n", "key=[redacted]\n"},
 		"openai old":      {"sk-" + "abcdefghijklmnopqrstuvwxyzABCDEF", "[redacted]"},
+		"two words":       {"sk-" + "test-1234567890abcdef", "[redacted]"},
 		"hex key":         {"sk-" + "0123456789abcdef0123456789abcdef", "[redacted]"},
 		"github":          {"(" + fakeGitHub + ")", "([redacted])"},
 		"github pat":      {"x " + fakePAT + " y", "x [redacted] y"},

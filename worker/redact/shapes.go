@@ -359,21 +359,23 @@ func atLeast(n int) func([]byte) bool {
 	return func(run []byte) bool { return len(run) >= n }
 }
 
-// looksRandom tells sk-… keys from CSS classes and the like: 20 bytes with
-// digits and capitals (or many digits), or one word of 20 bytes.
+// looksRandom tells sk-… keys from CSS classes, SSH algorithms and the like: one
+// word of 20 bytes, or 20 bytes with digits and capitals or with a word of 12
+// that has many digits.
 func looksRandom(run []byte) bool {
-	digits, upper, word := 0, 0, 0
+	digits, upper, word, longest := 0, 0, 0, 0
 	for i, c := range run {
 		word++
 		switch {
 		case digit(c):
 			digits++
-		case c >= 'A' && c <= 'Z':
+		case capital(c):
 			upper++
 		case !alnum[c]:
 			word = 0
 		}
-		if word >= 20 || i >= 19 && digits > 0 && (upper > 0 || digits > 3) {
+		longest = max(longest, word)
+		if longest >= 20 || i >= 19 && digits > 0 && (upper > 0 || digits > 3 && longest >= 12) {
 			return true
 		}
 	}
