@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// bodyTimeout bounds how long a client may take to send a JSON body.
+const bodyTimeout = 30 * time.Second
+
+// readBody reads a whole body of at most limit bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // a recorder in a test has none
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	_ = rc.SetReadDeadline(time.Time{}) // later it would look as if the client had gone
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, problem(http.StatusRequestEntityTooLarge, event.CodeTooLarge, "the body is larger than %d bytes; send files to /v1/artifacts", limit)
+	case err != nil:
+		return nil, bad("", "the body could not be read: %s", err)
+	}
+	return body, nil
+}
+
+// decode reads JSON strictly: one value, no members that v does not have. An
+// empty body leaves v as it is.
+func decode(body []byte, v any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return jsonProblem(body, dec.InputOffset(), err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		line, column := place(body, dec.InputOffset())
+		return bad("", "the JSON value ends at line %d, column %d, but more follows", line, column)
+	}
+	return nil
+}
+
+// jsonProblem says where and what.
+func jsonProblem(body []byte, at int64, err error) *Problem {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		line, column := place(body, syntax.Offset)
+		return bad("", "malformed JSON at line %d, column %d: %s", line, column, syntax)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		line, column := place(body, int64(len(body)))
+		return bad("", "malformed JSON at line %d, column %d: the body ends too early", line, column)
+	case errors.As(err, &kind):
+		line, column := place(body, kind.Offset)
+		return bad(kind.Field, "line %d, column %d: %s cannot be a JSON %s", line, column, orWord(kind.Field, "the body"), kind.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		name = strings.Trim(name, `"`)
+		line, column := place(body, at)
+		return bad(name, "line %d, column %d: unknown field %q", line, column, name)
+	}
+	return bad("", "%s", err)
+}
+
+// place is the line and column, from 1, of the byte before offset.
+func place(body []byte, offset int64) (line, column int) {
+	before := body[:min(max(offset, 0), int64(len(body)))]
+	last := bytes.LastIndexByte(before, '\n')
+	return 1 + bytes.Count(before, []byte("\n")), max(len(before)-last-1, 1)
+}
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return s
+}
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(event.Encode(v), '\n'))
+}

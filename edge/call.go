@@ -1,0 +1,148 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A call is one request on its way: who makes it, and the record that is logged
+// when it is over.
+type call struct {
+	id      string
+	who     auth.Caller
+	route   string
+	began   time.Time
+	attrs   []slog.Attr
+	err     error
+	ended   string // how a stream ended
+	started bool   // the answer has begun
+	status  int
+	bytes   int64
+}
+
+type callKey struct{}
+
+func callOf(r *http.Request) *call {
+	c, _ := r.Context().Value(callKey{}).(*call)
+	return c
+}
+
+// note adds to the record.
+func (c *call) note(key, value string) {
+	if value != "" {
+		c.attrs = append(c.attrs, slog.String(key, value))
+	}
+}
+
+// fail answers with the problem that an error is, or aborts what has begun.
+func (c *call) fail(w http.ResponseWriter, err error) {
+	c.err = err
+	if c.started {
+		panic(http.ErrAbortHandler)
+	}
+	writeProblem(w, toProblem(err))
+}
+
+// answer is the response of a call: it counts, and knows whether it has begun.
+type answer struct {
+	http.ResponseWriter
+	call *call
+}
+
+func (a *answer) WriteHeader(status int) {
+	if status >= 200 {
+		a.call.started, a.call.status = true, status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	if !a.call.started {
+		a.WriteHeader(http.StatusOK)
+	}
+	n, err := a.ResponseWriter.Write(b)
+	a.call.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap leads http.ResponseController to the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// around wraps all routes: the record, CORS, panics, unknown paths.
+func (s *Server) around(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{id: requestID(r), began: time.Now()}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		a := &answer{w, c}
+		a.Header().Set("X-Request-Id", c.id)
+		defer s.finish(a, r, c)
+		if s.cors(a, r) || unrouted(mux, a, r) {
+			return
+		}
+		mux.ServeHTTP(a, r)
+	})
+}
+
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); event.CheckID("request id", id) == nil {
+		return id
+	}
+	return event.NewID("req")
+}
+
+// finish logs the record. A panic that is not meant to abort the answer becomes
+// a 500, or aborts it where it has begun.
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, c *call) {
+	thrown := recover()
+	if thrown != nil && thrown != http.ErrAbortHandler {
+		c.err = fmt.Errorf("panic: %v", thrown)
+		s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))
+		if !c.started {
+			writeProblem(w, toProblem(c.err))
+			thrown = nil
+		}
+	}
+	s.record(r, c)
+	if thrown != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (s *Server) record(r *http.Request, c *call) {
+	took := time.Since(c.began)
+	s.metrics.request(c, took)
+	level := slog.LevelInfo
+	if c.status >= 500 {
+		level = slog.LevelWarn
+	}
+	if c.route == "GET /healthz" || c.route == "GET /readyz" {
+		level = slog.LevelDebug
+	}
+	if !s.Logger.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("request", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("took", took)}
+	if c.who.Tenant != "" {
+		attrs = append(attrs, slog.String("tenant", c.who.Tenant))
+	}
+	if c.who.Key != "" {
+		attrs = append(attrs, slog.String("key", c.who.Key))
+	}
+	attrs = append(attrs, c.attrs...)
+	if c.ended != "" {
+		attrs = append(attrs, slog.String("ended", c.ended))
+	}
+	if c.err != nil && !errors.Is(c.err, errAborted) {
+		attrs = append(attrs, slog.String("err", c.err.Error()))
+	}
+	s.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}

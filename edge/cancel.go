@@ -1,0 +1,114 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+)
+
+type cancelRequest struct {
+	Reason string `json:"reason"`
+	Wait   bool   `json:"wait"`
+}
+
+// maxReason bounds what is kept of why a run was cancelled, in bytes.
+const maxReason = 1024
+
+// cancelRun asks for the end of a run. 200 with the final state if it is over,
+// 202 while it is not; with wait it answers after the terminal event. A second
+// cancel changes nothing.
+func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	var body cancelRequest
+	raw, err := readBody(w, r, s.opts.MaxBody)
+	if err == nil {
+		err = decode(raw, &body)
+	}
+	if err != nil {
+		return err
+	}
+	if len(body.Reason) > maxReason {
+		return bad("reason", "the reason has %d bytes, at most %d are kept", len(body.Reason), maxReason)
+	}
+	wait, err := boolParam(r, "wait", body.Wait)
+	if err != nil {
+		return err
+	}
+	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	st, err := s.cancel(r.Context(), c, p, body.Reason, wait)
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if st.Status.Terminal() {
+		status = http.StatusOK
+	}
+	writeJSON(w, status, st)
+	return nil
+}
+
+func (s *Server) cancel(ctx context.Context, c *call, p runPlace, reason string, wait bool) (runState, error) {
+	ended, done, err := s.watchEnd(ctx, p)
+	if err != nil {
+		return runState{}, err
+	}
+	defer done()
+	st, _, err := s.state(ctx, p)
+	if err != nil || st.Status.Terminal() {
+		return st, err
+	}
+	cmd := event.Command{CommandID: p.runID + ".cancel", Kind: event.Cancel, SessionID: p.key.Session, RunID: p.runID,
+		TraceID: p.traceID, By: caller(c), Reason: reason, Time: event.At(time.Now())}
+	if err := s.Log.Submit(ctx, p.key, cmd); err != nil {
+		return runState{}, err
+	}
+	if err := s.Log.Wake(ctx, p.key); err != nil {
+		return runState{}, err
+	}
+	if wait {
+		if err := ended(st.Seq, s.opts.MaxWait); err != nil {
+			return runState{}, err
+		}
+	}
+	st, _, err = s.state(ctx, p)
+	return st, err
+}
+
+// watchEnd subscribes to a run. ended waits for its terminal event, which comes
+// after a seq, but no longer than it is told to, which is no error.
+func (s *Server) watchEnd(ctx context.Context, p runPlace) (ended func(event.Seq, time.Duration) error, done func(), err error) {
+	ctx, stop, err := s.admit(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	req := stream.Request{}
+	p.into(&req)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	ended = func(after event.Seq, limit time.Duration) error {
+		waiting, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err := v.Wait(waiting, after)
+		if waiting.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
+		return err
+	}
+	return ended, func() { v.Close(); stop() }, nil
+}
+
+// caller is who asks, as the log says it.
+func caller(c *call) string {
+	if c.who.Name != "" {
+		return c.who.Name
+	}
+	return "client"
+}

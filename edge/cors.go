@@ -1,0 +1,89 @@
+package edge
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// exposed are the headers that scripts of other origins may read.
+const exposed = "Location, Content-Location, ETag, Content-Range, Accept-Ranges, Content-Disposition, Retry-After, " +
+	"RateLimit, RateLimit-Policy, X-Request-Id, Runlog-Next-Cursor, Runlog-Run-Id, Runlog-Session-Id, Runlog-Trace-Id"
+
+// cors lets web pages of allowed origins call, and answers their preflights:
+// then it returns true. Cookies are not used, so no credentials are allowed.
+func (s *Server) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	preflight := r.Method == http.MethodOptions
+	if origin != "" && s.allowed(origin) {
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Expose-Headers", exposed)
+		if preflight {
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS")
+			h.Set("Access-Control-Max-Age", "7200")
+			if want := r.Header.Get("Access-Control-Request-Headers"); want != "" {
+				h.Set("Access-Control-Allow-Headers", want)
+				h.Add("Vary", "Access-Control-Request-Headers")
+			}
+		}
+	}
+	if preflight {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return preflight
+}
+
+// allowed reports whether pages of an origin may call. A key that a page must
+// send protects by itself; where nobody needs one, any page that a user of this
+// machine opens could start runs, so only pages of this machine may.
+func (s *Server) allowed(origin string) bool {
+	if len(s.opts.Origins) > 0 {
+		return slices.Contains(s.opts.Origins, "*") || slices.Contains(s.opts.Origins, origin)
+	}
+	return !s.gate.Loopback() || isLocalOrigin(origin)
+}
+
+// checkLocal keeps foreign web pages away from an edge without keys: those that
+// say so by Origin, and those that reach it by a name of their own.
+func (s *Server) checkLocal(r *http.Request) error {
+	if origin := r.Header.Get("Origin"); origin != "" && !s.allowed(origin) {
+		return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not call an edge without API keys; create a key or allow the origin", origin)
+	}
+	if !isLocalHost(r.Host) {
+		return problem(http.StatusForbidden, event.CodeForbidden, "an edge without API keys is called by IP address or as localhost, not as %q; create a key", r.Host)
+	}
+	return nil
+}
+
+func isLocalOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	name := u.Hostname()
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback() || isLocalName(name)
+}
+
+// isLocalHost accepts addresses and localhost: a page can make its own name mean
+// this machine, but it cannot make an address its name.
+func isLocalHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.Trim(name, "[]")
+	_, err := netip.ParseAddr(name)
+	return err == nil || name == "" || isLocalName(name)
+}
+
+func isLocalName(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}

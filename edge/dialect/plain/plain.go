@@ -1,0 +1,154 @@
+// Package plain is the small dialect of /chat: a run as message_start,
+// text_delta, tool_use, tool_result and message_stop, for clients that want a
+// text and the tools that were used.
+//
+//	message_start {type, run_id, session_id, trace_id, role: "assistant"}   once
+//	text_delta    {type, message_id, text}
+//	text_reset    {type, message_id}            forget the text of that message: the model starts it anew
+//	tool_use      {type, id, name, input}       the arguments are complete; input is text if it is no JSON object
+//	tool_result   {type, tool_use_id, name, content, is_error}
+//	message_stop  {type, stop_reason, usage?, error?}   once, at the run's end
+//
+// stop_reason is the run's finish reason, or failed, or cancelled.
+package plain
+
+import (
+	"encoding/json"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Dialect is the plain dialect.
+type Dialect struct{}
+
+// Name is plain.
+func (Dialect) Name() string { return "plain" }
+
+type (
+	start struct {
+		Type      string `json:"type"`
+		RunID     string `json:"run_id"`
+		SessionID string `json:"session_id"`
+		TraceID   string `json:"trace_id,omitempty"`
+		Role      string `json:"role"`
+	}
+	delta struct {
+		Type      string `json:"type"`
+		MessageID string `json:"message_id"`
+		Text      string `json:"text"`
+	}
+	reset struct {
+		Type      string `json:"type"`
+		MessageID string `json:"message_id"`
+	}
+	use struct {
+		Type  string          `json:"type"`
+		ID    string          `json:"id"`
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	}
+	result struct {
+		Type    string       `json:"type"`
+		ID      string       `json:"tool_use_id"`
+		Name    string       `json:"name"`
+		Content []event.Part `json:"content"`
+		IsError bool         `json:"is_error"`
+	}
+	stop struct {
+		Type   string          `json:"type"`
+		Reason string          `json:"stop_reason"`
+		Usage  *event.Usage    `json:"usage,omitempty"`
+		Error  *event.RunError `json:"error,omitempty"`
+	}
+)
+
+// Event tells of an event, if the dialect has a word for it.
+func (Dialect) Event(e event.Event, _ []byte, to dialect.Audience) []dialect.Message {
+	if e.Internal && to == dialect.Client {
+		return nil
+	}
+	if encode := encoders[e.Type]; encode != nil {
+		return encode(e)
+	}
+	return nil
+}
+
+var encoders = map[event.Type]func(event.Event) []dialect.Message{
+	event.RunStarted: func(e event.Event) []dialect.Message {
+		return one("message_start", start{"message_start", e.RunID, e.SessionID, e.TraceID, "assistant"})
+	},
+	event.TextDelta: on(func(d event.TextDeltaData) []dialect.Message {
+		return one("text_delta", delta{"text_delta", d.MessageID, d.Delta})
+	}),
+	event.MessageDiscarded: on(func(d event.MessageDiscardedData) []dialect.Message {
+		return one("text_reset", reset{"text_reset", d.MessageID})
+	}),
+	event.ToolArgs: on(func(d event.ToolArgsData) []dialect.Message {
+		return one("tool_use", use{"tool_use", d.CallID, d.Name, input(d.Args)})
+	}),
+	event.ToolCompleted: on(func(d event.ToolCompletedData) []dialect.Message {
+		return one("tool_result", result{"tool_result", d.CallID, d.Name, list(d.Content), false})
+	}),
+	event.ToolFailed: on(func(d event.ToolFailedData) []dialect.Message {
+		content := d.Content
+		if len(content) == 0 {
+			content = []event.Part{event.TextPart(d.Message)}
+		}
+		return one("tool_result", result{"tool_result", d.CallID, d.Name, content, true})
+	}),
+	event.RunCompleted: on(func(d event.RunCompletedData) []dialect.Message {
+		return one("message_stop", stop{"message_stop", string(d.FinishReason), &d.Usage, nil})
+	}),
+	event.RunFailed: on(func(d event.RunFailedData) []dialect.Message {
+		return one("message_stop", stop{"message_stop", "failed", d.Usage, &event.RunError{Code: d.Code, Message: d.Message, Retryable: d.Retryable}})
+	}),
+	event.RunCancelled: on(func(d event.RunCancelledData) []dialect.Message {
+		return one("message_stop", stop{"message_stop", "cancelled", d.Usage, nil})
+	}),
+}
+
+// on decodes an event's data; what is not as its type says is left out.
+func on[D any](encode func(D) []dialect.Message) func(event.Event) []dialect.Message {
+	return func(e event.Event) []dialect.Message {
+		var d D
+		if e.Into(&d) != nil {
+			return nil
+		}
+		return encode(d)
+	}
+}
+
+func one(name string, data any) []dialect.Message {
+	return []dialect.Message{{Event: name, Data: event.Encode(data)}}
+}
+
+// input is the arguments as the model wrote them, or as a string if they are no
+// object.
+func input(args string) json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(args), &object) == nil {
+		return json.RawMessage(args)
+	}
+	return event.Encode(args)
+}
+
+func list(content []event.Part) []event.Part {
+	if content == nil {
+		return []event.Part{}
+	}
+	return content
+}
+
+// Snapshot is the fold, as the native dialect has it.
+func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
+	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
+}
+
+// Heartbeat is left to pings.
+func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
+
+// Moved has an id, which is all that counts.
+func (Dialect) Moved(event.Seq) []dialect.Message {
+	return []dialect.Message{{Event: "position", Data: []byte(`{"type":"position"}`)}}
+}

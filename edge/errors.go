@@ -1,0 +1,165 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/runlog-dev/runlog/artifacts"
+	"github.com/runlog-dev/runlog/catalog"
+	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A Problem is an answer that is not what the client asked for: RFC 9457, and
+// beside it an error member for clients of model vendors.
+type Problem struct {
+	Type   string     `json:"type"`
+	Title  string     `json:"title"`
+	Status int        `json:"status"`
+	Detail string     `json:"detail"`
+	Code   event.Code `json:"code"`
+	Param  string     `json:"param,omitempty"` // the member or parameter that is wrong
+	Head   *event.Seq `json:"head,omitempty"`  // with cursor_ahead: the last event there is
+	Known  []string   `json:"known,omitempty"` // what could have been named instead
+	Error_ vendor     `json:"error"`
+
+	retryAfter time.Duration
+	allow      string
+}
+
+type vendor struct {
+	Type    string     `json:"type"`
+	Code    event.Code `json:"code"`
+	Message string     `json:"message"`
+	Param   string     `json:"param,omitempty"`
+}
+
+func (p *Problem) Error() string { return p.Detail }
+
+func problem(status int, code event.Code, format string, args ...any) *Problem {
+	return &Problem{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// bad is a request that has to be corrected.
+func bad(param, format string, args ...any) *Problem {
+	p := problem(http.StatusBadRequest, event.CodeBadRequest, format, args...)
+	p.Param = param
+	return p
+}
+
+// unsupported is a request for what is not built.
+func unsupported(param, format string, args ...any) *Problem {
+	p := problem(http.StatusBadRequest, event.CodeUnsupported, format, args...)
+	p.Param = param
+	return p
+}
+
+func notFound(what, id string) *Problem {
+	return problem(http.StatusNotFound, event.CodeNotFound, "there is no %s %q", what, id)
+}
+
+// answers is the table from what the stores and the stream say to what HTTP says.
+var answers = []struct {
+	is     error
+	status int
+	code   event.Code
+	retry  time.Duration
+}{
+	{auth.ErrUnauthorized, 401, event.CodeUnauthorized, 0},
+	{stream.ErrBadCursor, 400, event.CodeBadCursor, 0},
+	{eventlog.ErrMismatch, 422, event.CodeMismatch, 0},
+	{eventlog.ErrInboxFull, 429, event.CodeRateLimited, time.Second},
+	{eventlog.ErrTooLarge, 413, event.CodeTooLarge, 0},
+	{eventlog.ErrNotFound, 404, event.CodeNotFound, 0},
+	{eventlog.ErrGone, 410, event.CodeExpired, 0},
+	{eventlog.ErrUnavailable, 503, event.CodeUnavailable, 2 * time.Second},
+	{artifacts.ErrNotFound, 404, event.CodeNotFound, 0},
+	{artifacts.ErrBadKey, 404, event.CodeNotFound, 0}, // such a key can name nothing
+	{artifacts.ErrBadMeta, 400, event.CodeBadRequest, 0},
+	{artifacts.ErrExists, 409, event.CodeConflict, 0},
+	{artifacts.ErrTooLarge, 413, event.CodeTooLarge, 0},
+	{artifacts.ErrUnavailable, 503, event.CodeUnavailable, 2 * time.Second},
+	{catalog.ErrNotFound, 404, event.CodeNotFound, 0},
+	{catalog.ErrBadCursor, 400, event.CodeBadCursor, 0},
+	{catalog.ErrUnavailable, 503, event.CodeUnavailable, 2 * time.Second},
+	{catalog.ErrOldSchema, 503, event.CodeUnavailable, 10 * time.Second},
+	{errDraining, 503, event.CodeUnavailable, time.Second},
+	{context.DeadlineExceeded, 503, event.CodeUnavailable, 2 * time.Second},
+}
+
+// errDraining: this edge is going away; another one serves.
+var errDraining = errors.New("this edge is shutting down; connect again")
+
+// toProblem finds the answer to an error. What is not in the table is a fault of
+// ours, whose text is for the log alone.
+func toProblem(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var ahead *stream.AheadError
+	if errors.As(err, &ahead) {
+		p := problem(http.StatusConflict, event.CodeCursorAhead, "%s", ahead)
+		p.Head = &ahead.Head
+		return p
+	}
+	for _, a := range answers {
+		if errors.Is(err, a.is) {
+			p := problem(a.status, a.code, "%s", err)
+			if a.status == http.StatusServiceUnavailable {
+				p.Detail = a.is.Error() // where it is and what it said is not the client's
+			}
+			p.retryAfter = a.retry
+			return p
+		}
+	}
+	return problem(http.StatusInternalServerError, event.CodeInternal, "something went wrong here; the request id leads to the log")
+}
+
+// writeProblem answers with a problem.
+func writeProblem(w http.ResponseWriter, p *Problem) {
+	out := *p
+	out.Type, out.Title = "about:blank", http.StatusText(p.Status)
+	out.Error_ = vendor{vendorType(p.Status), p.Code, p.Detail, p.Param}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+	}
+	if p.allow != "" {
+		h.Set("Allow", p.allow)
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(event.Encode(out))
+}
+
+// vendorType is the word that the SDKs of model vendors sort errors by.
+func vendorType(status int) string {
+	switch {
+	case status == 401:
+		return "authentication_error"
+	case status == 403:
+		return "permission_error"
+	case status == 404:
+		return "not_found_error"
+	case status == 413:
+		return "request_too_large"
+	case status == 429:
+		return "rate_limit_error"
+	case status == 503:
+		return "overloaded_error"
+	case status >= 500:
+		return "api_error"
+	}
+	return "invalid_request_error"
+}

@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// metrics of an edge. No label has a value that clients choose.
+type metrics struct {
+	requests   *prometheus.CounterVec
+	took       *prometheus.HistogramVec
+	streams    prometheus.Gauge
+	ended      *prometheus.CounterVec
+	submit     prometheus.Histogram
+	firstToken prometheus.Histogram
+	lag        prometheus.Histogram
+	sent       prometheus.Counter
+	sentBytes  prometheus.Counter
+	replayed   prometheus.Histogram
+	replayedB  prometheus.Histogram
+	paged      prometheus.Counter
+	pagedB     prometheus.Counter
+	resets     prometheus.Counter
+}
+
+// newMetrics registers the metrics; with a nil registerer they go nowhere.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	fast := prometheus.ExponentialBuckets(0.0001, 2, 18) // 0.1 ms to 13 s
+	sizes := prometheus.ExponentialBuckets(1, 4, 12)
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help, Buckets: buckets})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help})
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "requests_total",
+			Help: "Requests by route and status."}, []string{"route", "status"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: "request_seconds",
+			Help: "Time to answer, of requests that are not streams.", Buckets: fast}, []string{"route"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "runlog", Subsystem: "edge", Name: "open_streams",
+			Help: "Streams open now."}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "streams_ended_total",
+			Help: "Streams that ended, by why."}, []string{"reason"}),
+		submit:     histogram("submit_to_start_seconds", "From a streamed submission to its run.started.", fast),
+		firstToken: histogram("time_to_first_token_seconds", "From a streamed submission to its first text.", prometheus.ExponentialBuckets(0.005, 2, 16)),
+		lag:        histogram("event_to_client_seconds", "From an event's time to its write to a client that follows live.", fast),
+		sent:       counter("events_sent_total", "Events written to clients."),
+		sentBytes:  counter("event_bytes_sent_total", "Bytes of events written to clients."),
+		replayed:   histogram("replay_events", "Events that a viewer got before it had caught up.", sizes),
+		replayedB:  histogram("replay_bytes", "Bytes that a viewer got before it had caught up.", prometheus.ExponentialBuckets(256, 4, 14)),
+		paged:      counter("log_events_read_total", "Events read from the log for single viewers."),
+		pagedB:     counter("log_bytes_read_total", "Bytes read from the log for single viewers."),
+		resets:     counter("resets_total", "Viewers whose position was no longer kept."),
+	}
+	for _, reason := range endings {
+		m.ended.WithLabelValues(reason)
+	}
+	if reg != nil {
+		reg.MustRegister(m.requests, m.took, m.streams, m.ended, m.submit, m.firstToken, m.lag, m.sent, m.sentBytes,
+			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets)
+	}
+	return m
+}
+
+func (m *metrics) request(c *call, took time.Duration) {
+	route := c.route
+	if route == "" {
+		route = "none"
+	}
+	m.requests.WithLabelValues(route, strconv.Itoa(c.status)).Inc()
+	if c.ended == "" && !strings.HasSuffix(route, "/cancel") {
+		m.took.WithLabelValues(route).Observe(took.Seconds())
+	}
+}
+
+// observer feeds what the hub tells.
+func (m *metrics) observer() stream.Observer {
+	return stream.Observer{
+		Sent: func(events, bytes int) { m.sent.Add(float64(events)); m.sentBytes.Add(float64(bytes)) },
+		Lag:  func(d time.Duration) { m.lag.Observe(d.Seconds()) },
+		Replayed: func(events, bytes int) {
+			m.replayed.Observe(float64(events))
+			m.replayedB.Observe(float64(bytes))
+		},
+		Paged: func(events, bytes int) { m.paged.Add(float64(events)); m.pagedB.Add(float64(bytes)) },
+		Reset: m.resets.Inc,
+	}
+}
+
+// firsts watches a new run's stream for its start and its first text.
+func (m *metrics) firsts(began time.Time) func(event.Event) bool {
+	return func(e event.Event) bool {
+		switch {
+		case e.Type == event.RunStarted:
+			m.submit.Observe(time.Since(began).Seconds())
+		case e.Type == event.TextDelta:
+			m.firstToken.Observe(time.Since(began).Seconds())
+			return false
+		case e.Type.Terminal():
+			return false
+		}
+		return true
+	}
+}

@@ -1,0 +1,125 @@
+package edge
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A handler answers a request, or returns an error before it has written
+// anything: toProblem makes the answer of it.
+type handler func(http.ResponseWriter, *http.Request, *call) error
+
+// routes mounts everything. What is open needs no key.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	open := func(pattern string, h handler) { mux.Handle(pattern, s.endpoint(h, false)) }
+	on := func(pattern string, h handler) { mux.Handle(pattern, s.endpoint(h, true)) }
+
+	open("GET /healthz", s.healthz)
+	open("GET /readyz", s.readyz)
+	open("GET /openapi.json", s.openAPI)
+
+	on("POST /v1/runs", s.postRun)
+	on("GET /v1/runs", s.listRuns)
+	on("GET /v1/runs/{run}", s.getRun)
+	on("GET /v1/runs/{run}/events", s.runEvents)
+	on("POST /v1/runs/{run}/cancel", s.cancelRun)
+	on("GET /v1/sessions/{session}", s.getSession)
+	on("GET /v1/sessions/{session}/events", s.sessionEvents)
+	on("GET /v1/sessions/{session}/snapshot", s.getSnapshot)
+	on("GET /v1/sessions/{session}/messages", s.getMessages)
+	on("GET /v1/traces/{trace}", s.getTrace)
+	on("GET /v1/traces/{trace}/events", s.traceEvents)
+	on("GET /v1/agents", s.listAgents)
+	on("GET /artifacts/{artifact}", s.getArtifact)
+	on("GET /v1/artifacts/{artifact}", s.statArtifact)
+	on("POST /v1/artifacts", s.postArtifact)
+	on("POST /chat", s.chat)
+
+	for pattern, what := range notBuilt {
+		on(pattern, func(http.ResponseWriter, *http.Request, *call) error {
+			return problem(http.StatusNotImplemented, event.CodeUnsupported, "%s is not built yet", what)
+		})
+	}
+	return s.around(mux)
+}
+
+// notBuilt are routes of the contract that this version refuses.
+var notBuilt = map[string]string{
+	"POST /v1/runs/{run}/stop":             "stopping after the current step",
+	"POST /v1/runs/{run}/resume":           "resuming",
+	"POST /v1/runs/{run}/steer":            "steering a run",
+	"POST /v1/runs/{run}/approvals/{call}": "approving tool calls",
+	"POST /v1/runs/{run}/tools/{call}":     "running tools in the client",
+	"POST /v1/sessions":                    "creating a session without a run",
+	"POST /v1/sessions/{session}/fork":     "forking a session",
+	"DELETE /v1/sessions/{session}":        "erasing a session",
+	"POST /rpc":                            "JSON-RPC",
+}
+
+// endpoint identifies the caller and answers for a handler's error.
+func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
+		c.route = r.Pattern
+		err := s.identify(r, c, needsKey)
+		if err == nil {
+			err = h(w, r, c)
+		}
+		if err != nil {
+			c.fail(w, err)
+		}
+	})
+}
+
+func (s *Server) identify(r *http.Request, c *call, needsKey bool) error {
+	if !needsKey {
+		return nil
+	}
+	who, err := s.gate.Identify(r)
+	if err != nil {
+		return err
+	}
+	c.who = who
+	if who.Open {
+		return s.checkLocal(r)
+	}
+	return nil
+}
+
+// unrouted answers for a path that is not served, or not by this method.
+func unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
+	h, pattern := mux.Handler(r)
+	if pattern != "" {
+		return false
+	}
+	probe := &headerOnly{h: http.Header{}}
+	h.ServeHTTP(probe, r)
+	c := callOf(r)
+	switch {
+	case probe.status == http.StatusMethodNotAllowed:
+		p := problem(probe.status, event.CodeBadRequest, "%s does not take %s; use %s", r.URL.Path, r.Method, probe.h.Get("Allow"))
+		p.allow = probe.h.Get("Allow")
+		c.fail(w, p)
+	case probe.status >= 300 && probe.status < 400:
+		h.ServeHTTP(w, r)
+	default:
+		c.fail(w, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
+	}
+	return true
+}
+
+// headerOnly notes what a handler would answer.
+type headerOnly struct {
+	h      http.Header
+	status int
+}
+
+func (p *headerOnly) Header() http.Header         { return p.h }
+func (p *headerOnly) WriteHeader(status int)      { p.status = status }
+func (p *headerOnly) Write(b []byte) (int, error) { return len(b), nil }
+
+// errAborted marks an answer that had begun and could not be finished.
+var errAborted = errors.New("aborted")

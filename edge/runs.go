@@ -1,0 +1,184 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/runlog-dev/runlog/catalog"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A runPlace says where a run's events are.
+type runPlace struct {
+	key     eventlog.Key
+	runID   string
+	traceID string
+	agent   string
+	after   event.Seq // its events come after this one
+	since   event.Time
+	row     *catalog.Run // what the catalog has, if it was asked
+}
+
+func (p runPlace) into(req *stream.Request) {
+	req.Key, req.RunID, req.Begins, req.Since = p.key, p.runID, p.after, p.since.Time
+}
+
+// findRun looks in the runs index, and for runs that are older than that in the
+// catalog. Another tenant's run is not there.
+func (s *Server) findRun(ctx context.Context, c *call, id string) (runPlace, error) {
+	c.note("run", id)
+	if event.CheckID("run id", id) != nil {
+		return runPlace{}, notFound("run", id)
+	}
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	if err == nil {
+		return placeOf(c.who.Tenant, ref), nil
+	}
+	if !errors.Is(err, eventlog.ErrNotFound) {
+		return runPlace{}, err
+	}
+	if s.Catalog == nil {
+		return runPlace{}, notFound("run", id)
+	}
+	row, err := s.Catalog.Run(ctx, c.who.Tenant, id)
+	if errors.Is(err, catalog.ErrNotFound) {
+		return runPlace{}, notFound("run", id)
+	}
+	if err != nil {
+		return runPlace{}, err
+	}
+	return runPlace{key: eventlog.Key{Tenant: c.who.Tenant, Session: row.SessionID}, runID: id, traceID: row.TraceID,
+		agent: row.Agent, since: row.CreatedAt, row: &row}, nil
+}
+
+func placeOf(tenant string, ref eventlog.RunRef) runPlace {
+	return runPlace{key: eventlog.Key{Tenant: tenant, Session: ref.SessionID}, runID: ref.RunID, traceID: ref.TraceID,
+		agent: ref.Agent, after: ref.After, since: ref.Created}
+}
+
+// A runState is a run as clients see it, by the events through Seq.
+type runState struct {
+	event.Run
+	SessionID string     `json:"session_id"`
+	Seq       event.Seq  `json:"seq"`
+	CreatedAt event.Time `json:"created_at"`
+}
+
+// state folds the run's session. A run that has no event yet is pending; one
+// whose events are gone is as the catalog has it.
+func (s *Server) state(ctx context.Context, p runPlace) (runState, *event.Session, error) {
+	fold, _, err := s.Log.Load(ctx, p.key)
+	if errors.Is(err, eventlog.ErrGone) && p.row != nil {
+		return runState{p.row.Run, p.key.Session, p.row.Seq, p.row.CreatedAt}, nil, nil
+	}
+	if err != nil {
+		return runState{}, nil, err
+	}
+	return stateIn(fold, p), fold, nil
+}
+
+func stateIn(fold *event.Session, p runPlace) runState {
+	st := runState{SessionID: p.key.Session, Seq: fold.Seq, CreatedAt: p.since}
+	r := fold.Run(p.runID)
+	switch {
+	case r != nil:
+		st.Run = *r
+		st.Book = nil
+	case p.row != nil:
+		st.Run = p.row.Run
+	default:
+		st.Run = event.Run{RunID: p.runID, TraceID: p.traceID, Agent: p.agent, Status: event.Pending}
+	}
+	return st
+}
+
+func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	st, _, err := s.state(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, st)
+	return nil
+}
+
+// A runPage is one page of a search.
+type runPage struct {
+	Runs       []catalog.Run `json:"runs"`
+	NextCursor string        `json:"next_cursor,omitempty"`
+}
+
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, c *call) error {
+	if s.Catalog == nil {
+		return errNoCatalog
+	}
+	f, err := runFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Catalog.Runs(r.Context(), c.who.Tenant, f)
+	if err != nil {
+		return err
+	}
+	if page.Runs == nil {
+		page.Runs = []catalog.Run{}
+	}
+	writeJSON(w, http.StatusOK, runPage{page.Runs, page.Next})
+	return nil
+}
+
+var errNoCatalog = problem(http.StatusNotImplemented, event.CodeUnsupported, "this edge has no catalog to search; set RUNLOG_CATALOG_URL")
+
+func runFilter(r *http.Request) (catalog.Filter, error) {
+	q := r.URL.Query()
+	f := catalog.Filter{Trace: q.Get("trace_id"), Status: event.Status(q.Get("status")), Agent: q.Get("agent"),
+		Tool: q.Get("tool"), Session: q.Get("session_id"), Cursor: q.Get("cursor")}
+	if v := q.Get("limit"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > catalog.MaxLimit {
+			return f, bad("limit", "limit=%s is not a number from 1 to %d", v, catalog.MaxLimit)
+		}
+		f.Limit = n
+	}
+	var err error
+	if f.Since, err = timeParam(q.Get("since"), "since"); err != nil {
+		return f, err
+	}
+	f.Until, err = timeParam(q.Get("until"), "until")
+	return f, err
+}
+
+func timeParam(v, name string) (time.Time, error) {
+	if v == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, v)
+	if err != nil {
+		return t, bad(name, "%s=%s is not a time like 2006-01-02T15:04:05Z", name, v)
+	}
+	return t, nil
+}
+
+// waitParam reads ?wait=: a duration, or seconds.
+func (s *Server) waitParam(r *http.Request) (time.Duration, error) {
+	v := r.URL.Query().Get("wait")
+	if v == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		d, err = time.ParseDuration(v + "s")
+	}
+	if err != nil || d < 0 || d > s.opts.MaxWait {
+		return 0, bad("wait", "wait=%s is not a time from 0s to %s", v, s.opts.MaxWait)
+	}
+	return d, nil
+}

@@ -1,0 +1,124 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A sessionState is a session without its content.
+type sessionState struct {
+	SessionID string          `json:"session_id"`
+	Agent     string          `json:"agent"`
+	CreatedAt event.Time      `json:"created_at"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+	Seq       event.Seq       `json:"seq"`
+	Runs      []*event.Run    `json:"runs"`
+}
+
+// fold loads the session that a request names.
+func (s *Server) fold(ctx context.Context, c *call, id string) (*event.Session, error) {
+	k, err := s.findSession(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	fold, _, err := s.Log.Load(ctx, k)
+	return fold, err
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request, c *call) error {
+	fold, err := s.fold(r.Context(), c, r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	p := fold.Public()
+	if p.Runs == nil {
+		p.Runs = []*event.Run{}
+	}
+	writeJSON(w, http.StatusOK, sessionState{p.SessionID, p.Agent, p.CreatedAt, p.Metadata, p.Seq, p.Runs})
+	return nil
+}
+
+// getSnapshot answers with the whole conversation as a value.
+func (s *Server) getSnapshot(w http.ResponseWriter, r *http.Request, c *call) error {
+	to, err := audience(r.URL.Query().Get("include"), c)
+	if err != nil {
+		return err
+	}
+	fold, err := s.fold(r.Context(), c, r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, json.RawMessage(native.Fold(fold, to)))
+	return nil
+}
+
+// A conversation is the messages of a session in one of the formats. ToolCalls
+// is of the native one, System of Anthropic's.
+type conversation struct {
+	SessionID string          `json:"session_id"`
+	Seq       event.Seq       `json:"seq"`
+	System    string          `json:"system,omitempty"`
+	Messages  json.RawMessage `json:"messages"`
+	ToolCalls json.RawMessage `json:"tool_calls,omitempty"`
+}
+
+var formats = []string{"native", "openai", "anthropic"}
+
+// getMessages answers with the conversation as its readers know it.
+func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *call) error {
+	format := r.URL.Query().Get("format")
+	if err := checkFormat(format); err != nil {
+		return err
+	}
+	to, err := audience(r.URL.Query().Get("include"), c)
+	if err != nil {
+		return err
+	}
+	fold, err := s.fold(r.Context(), c, r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, converse(fold, format, to))
+	return nil
+}
+
+func checkFormat(format string) error {
+	for _, known := range formats {
+		if format == known || format == "" {
+			return nil
+		}
+	}
+	p := bad("format", "format=%s is not known; use native, openai or anthropic", format)
+	p.Known = formats
+	return p
+}
+
+func converse(fold *event.Session, format string, to dialect.Audience) conversation {
+	view := event.View{Transcript: true, Public: to == dialect.Client}
+	conv := conversation{SessionID: fold.SessionID, Seq: fold.Seq}
+	switch format {
+	case "openai":
+		conv.Messages = fold.OpenAIView(view)
+	case "anthropic":
+		conv.System, conv.Messages = fold.AnthropicView(view)
+	default:
+		if to == dialect.Client {
+			fold = fold.Public()
+		}
+		conv.Messages = orEmpty(fold.Messages)
+		conv.ToolCalls = orEmpty(fold.ToolCalls)
+	}
+	return conv
+}
+
+func orEmpty[T any](list []T) json.RawMessage {
+	if list == nil {
+		list = []T{}
+	}
+	return event.Encode(list)
+}

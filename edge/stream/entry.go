@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"sync/atomic"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// An entry is one event, shared by all viewers of its topic. It does not change.
+type entry struct {
+	event.Event
+	line   []byte // as stored, without line end
+	hidden bool   // cannot be read by this version: nobody sees it
+
+	wires atomic.Pointer[wire] // one for each view that was asked for so far
+}
+
+// A view is what makes the bytes of two viewers the same.
+type view struct {
+	dialect   dialect.Dialect
+	transport Transport
+	audience  dialect.Audience
+}
+
+// A wire is an event as one view sends it: framed messages, none if the view
+// does not show it.
+type wire struct {
+	view     view
+	messages [][]byte
+	next     *wire
+}
+
+// wire returns the entry's messages in a view, encoded once.
+func (e *entry) wire(v view) [][]byte {
+	first := e.wires.Load()
+	for w := first; w != nil; w = w.next {
+		if w.view == v {
+			return w.messages
+		}
+	}
+	made := &wire{view: v, messages: e.encode(v), next: first}
+	e.wires.CompareAndSwap(first, made) // whoever loses has only worked in vain
+	return made.messages
+}
+
+func (e *entry) encode(v view) [][]byte {
+	if e.hidden {
+		return nil
+	}
+	list := v.dialect.Event(e.Event, e.line, v.audience)
+	if len(list) == 0 {
+		return nil
+	}
+	messages := make([][]byte, len(list))
+	for i, m := range list {
+		at := Position{e.Seq - 1, i + 1}
+		if i == len(list)-1 {
+			at = Position{Seq: e.Seq}
+		}
+		size := len(m.Event) + len(m.Data) + 64
+		messages[i] = v.transport.Append(make([]byte, 0, size), at.String(), m)
+	}
+	return messages
+}
+
+// cost is about what an entry keeps in memory.
+func (e *entry) cost() int { return 2*len(e.line) + 512 }
+
+// entries reads a frame. An event that this version cannot read is kept as a
+// hidden one, so that the numbers go on.
+func entries(f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
+	list := make([]*entry, 0, f.Last-f.First+1)
+	seq := f.First
+	for line := range f.Lines() {
+		e, err := event.Decode(line)
+		if err != nil || e.Seq != seq {
+			onBad(seq, err)
+			list = append(list, &entry{Event: event.Event{Seq: seq}, hidden: true})
+		} else {
+			list = append(list, &entry{Event: e, line: line})
+		}
+		seq++
+	}
+	return list
+}

@@ -1,0 +1,193 @@
+// Package stream shows sessions' logs to any number of viewers.
+//
+//	eventlog.Watch --frame--> topic (ring, shared bytes) --news--> viewer --> client
+//	                                    log --page------------------^
+//
+// A viewer is a position and nothing more: it takes what follows from the ring
+// of its session's topic, or from the log at its own pace if the ring has moved
+// on, and waits when there is nothing. Each event is encoded once for all viewers
+// of the same dialect, transport and audience. There is no queue per viewer, so
+// a client that stops reading costs no memory; after a deadline it is cut off and
+// comes back with its last id, here or on any other edge.
+package stream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// Options of a Hub; the zero value works.
+type Options struct {
+	RingBytes    int           // about what a topic keeps in memory, default 1 MiB
+	RingEvents   int           // events a topic keeps, default 4096
+	Linger       time.Duration // how long a topic without viewers stays, default 10 s
+	PageBytes    int           // what a viewer reads from the log at once, default 256 KiB
+	PageReaders  int           // reads of the log at once, default 32
+	Ping         time.Duration // silence after which a stream shows that it is alive, default 15 s
+	Heartbeat    time.Duration // the same while a run is under way, default 5 s
+	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
+	Logger       *slog.Logger
+	Observe      Observer
+}
+
+// An Observer is told what viewers get, for metrics. Any field may be nil.
+type Observer struct {
+	Sent     func(events, bytes int)
+	Lag      func(time.Duration)     // from an event's time to its write, of live ones
+	Replayed func(events, bytes int) // what a viewer got before it had caught up
+	Paged    func(events, bytes int) // read from the log for one viewer
+	Reset    func()
+}
+
+func (o *Options) setDefaults() {
+	o.RingBytes = orDefault(o.RingBytes, 1<<20)
+	o.RingEvents = orDefault(o.RingEvents, 4096)
+	o.Linger = orDefault(o.Linger, 10*time.Second)
+	o.PageBytes = orDefault(o.PageBytes, 256<<10)
+	o.PageReaders = orDefault(o.PageReaders, 32)
+	o.Ping = orDefault(o.Ping, 15*time.Second)
+	o.Heartbeat = orDefault(o.Heartbeat, 5*time.Second)
+	o.WriteTimeout = orDefault(o.WriteTimeout, 30*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// A Hub has the topics of a process. It is safe for concurrent use.
+type Hub struct {
+	log   *eventlog.Log
+	live  *eventlog.Live
+	opts  Options
+	pages chan struct{} // bounds how many pages are read at once
+
+	mu     sync.Mutex
+	topics map[eventlog.Key]*topic
+}
+
+// New returns a hub on a log and its follower, which somebody runs.
+func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
+	opts.setDefaults()
+	return &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
+}
+
+// openTimeout bounds the opening of a topic, whose first viewer may be gone
+// while others wait for it.
+const openTimeout = 10 * time.Second
+
+// join returns the session's topic with one more viewer.
+func (h *Hub) join(ctx context.Context, k eventlog.Key) (*topic, error) {
+	h.mu.Lock()
+	t := h.topics[k]
+	if t == nil {
+		t = &topic{hub: h, key: k, ready: make(chan struct{}), news: make(chan struct{})}
+		h.topics[k] = t
+		go h.open(t)
+	}
+	t.viewers++
+	if t.idle != nil {
+		t.idle.Stop()
+		t.idle = nil
+	}
+	h.mu.Unlock()
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		h.leave(t)
+		return nil, context.Cause(ctx)
+	}
+	if t.err != nil {
+		h.leave(t)
+		return nil, t.err
+	}
+	return t, nil
+}
+
+func (h *Hub) open(t *topic) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	watch, err := t.open(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil && h.topics[t.key] != t {
+		watch.Close()
+		watch, err = nil, errClosed
+	}
+	t.watch, t.err, t.opened = watch, err, true
+	if err != nil {
+		h.remove(t)
+	}
+	close(t.ready)
+}
+
+var errClosed = errors.New("the edge is stopping")
+
+// leave takes a viewer from a topic. The last one leaves it to linger, for those
+// who come back.
+func (h *Hub) leave(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.viewers--; t.viewers == 0 && h.topics[t.key] == t {
+		t.idle = time.AfterFunc(h.opts.Linger, func() { h.expire(t) })
+	}
+}
+
+func (h *Hub) expire(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case t.viewers > 0:
+	case !t.opened: // its first viewer did not wait
+		t.idle = time.AfterFunc(h.opts.Linger, func() { h.expire(t) })
+	default:
+		h.remove(t)
+	}
+}
+
+// drop makes the next viewer open a new topic.
+func (h *Hub) drop(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remove(t)
+}
+
+// remove closes a topic's watch. The caller holds mu.
+func (h *Hub) remove(t *topic) {
+	if h.topics[t.key] != t {
+		return
+	}
+	delete(h.topics, t.key)
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	if t.watch != nil {
+		t.watch.Close()
+	}
+}
+
+// Close ends all watches. Viewers that are still there get nothing new.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.topics {
+		h.remove(t)
+	}
+}
+
+// Topics is the number of sessions watched.
+func (h *Hub) Topics() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.topics)
+}

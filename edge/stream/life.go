@@ -1,0 +1,92 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// due is the time to the next sign of life.
+func (v *Viewer) due(out *output) time.Duration {
+	if out == nil {
+		return time.Hour
+	}
+	next := later(v.shownAt, v.pingAt).Add(v.hub.opts.Ping)
+	if beat := later(v.shownAt, v.beatAt).Add(v.hub.opts.Heartbeat); beat.Before(next) {
+		next = beat
+	}
+	return max(time.Until(next), 10*time.Millisecond)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// tick shows that the stream is alive, if it has been silent.
+func (v *Viewer) tick(out *output, tick *time.Timer) error {
+	defer func() { tick.Reset(v.due(out)) }()
+	if out == nil {
+		return nil
+	}
+	now := time.Now()
+	if now.Sub(later(v.shownAt, v.beatAt)) >= v.hub.opts.Heartbeat {
+		v.beatAt = now // whether or not there is a run to speak of
+		if err := v.beat(out, now); err != nil {
+			return err
+		}
+	}
+	if now.Sub(later(v.shownAt, v.pingAt)) >= v.hub.opts.Ping {
+		v.pingAt = now
+		if err := out.put(v.req.Transport.Ping(out.buffer())); err != nil {
+			return err
+		}
+	}
+	return v.flush(out)
+}
+
+func (v *Viewer) beat(out *output, now time.Time) error {
+	if h, ok := v.heartbeat(now); ok {
+		if err := v.append(out, "", v.req.Dialect.Heartbeat(h)); err != nil {
+			return err
+		}
+	}
+	return v.moveCursor(out)
+}
+
+// heartbeat says how the run is, if there is one under way.
+func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
+	p, head := v.topic.vitals()
+	run, status, started := v.req.RunID, v.status, v.started
+	if run == "" {
+		run, status, started = p.run, p.status, p.started
+	}
+	patience := 2 * v.hub.log.Lease()
+	if fresh := now.Sub(p.beatAt) < patience; fresh && p.beat.RunID != "" && (run == "" || run == p.beat.RunID) {
+		status = p.beat.Status
+		started = p.beatAt.Add(-time.Duration(p.beat.ElapsedMS) * time.Millisecond)
+		run = p.beat.RunID
+	} else if run == "" {
+		return dialect.Heartbeat{}, false
+	}
+	if status == "" {
+		status = event.Pending
+	}
+	if status.Terminal() {
+		return dialect.Heartbeat{}, false
+	}
+	if now.Sub(p.signAt) >= patience {
+		status = dialect.Unattended
+	}
+	if started.IsZero() {
+		started = v.req.Since
+	}
+	h := dialect.Heartbeat{Status: status, Head: head}
+	if !started.IsZero() {
+		h.ElapsedMS = max(now.Sub(started).Milliseconds(), 0)
+	}
+	return h, true
+}

@@ -1,0 +1,64 @@
+package stream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// isOver finds out whether the run has no event after the viewer's position and
+// will get none. Cheap where it is under way: then its next event, or the last
+// one of the log, says so.
+func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
+	if p, _ := v.topic.vitals(); p.run == v.req.RunID {
+		return false, nil
+	}
+	at, page := v.at, v.page
+	defer func() { v.at, v.page = at, page }()
+	for v.at.Seq < head.Seq {
+		list, err := v.readPage(ctx, head)
+		if errors.Is(err, eventlog.ErrGone) {
+			return false, nil // a reset will tell
+		}
+		if err != nil {
+			return false, err
+		}
+		for _, e := range list {
+			if e.RunID == v.req.RunID {
+				return false, nil
+			}
+			v.at.Seq = e.Seq
+		}
+	}
+	if open, known, err := v.lastFrame(ctx, head); known || err != nil {
+		return !open, err
+	}
+	s, _, err := v.hub.log.Load(ctx, v.req.Key)
+	if err != nil {
+		return false, err
+	}
+	r := s.Run(v.req.RunID)
+	return r != nil && r.Status.Terminal() && s.Seq == head.Seq, nil
+}
+
+// lastFrame looks whether the log ends inside the run.
+func (v *Viewer) lastFrame(ctx context.Context, head eventlog.Head) (open, known bool, err error) {
+	if head.First == 0 {
+		return true, false, nil
+	}
+	frames, err := v.hub.log.Page(ctx, v.req.Key, eventlog.Head{Seq: head.First - 1, Pos: head.Pos - 1}, head, 1)
+	if errors.Is(err, eventlog.ErrGone) {
+		return true, false, nil
+	}
+	if err != nil || len(frames) == 0 {
+		return true, false, err
+	}
+	list := entries(frames[0], v.topic.unreadable)
+	for i := len(list) - 1; i >= 0; i-- {
+		if e := list[i]; e.RunID == v.req.RunID {
+			return !e.Type.Terminal(), true, nil
+		}
+	}
+	return true, false, nil
+}

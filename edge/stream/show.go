@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// show sends what the viewer may see of consecutive events that follow its
+// position. done: the run's terminal event was among them.
+func (v *Viewer) show(out *output, list []*entry) (done bool, err error) {
+	for _, e := range list {
+		if v.req.NoFollow && e.Seq > v.until {
+			return false, nil
+		}
+		if err := v.showOne(out, e); err != nil {
+			return false, err
+		}
+		if v.over {
+			v.caughtUp()
+			return true, v.flush(out)
+		}
+	}
+	if out != nil {
+		v.shownAt = time.Now()
+	}
+	return false, nil
+}
+
+// showOne sends one event and makes it the viewer's position.
+func (v *Viewer) showOne(out *output, e *entry) error {
+	mine := v.req.RunID == "" || e.RunID == v.req.RunID
+	sub := v.at.Sub
+	v.at = Position{Seq: e.Seq}
+	if mine {
+		v.note(e)
+	}
+	if out == nil {
+		return nil
+	}
+	var messages [][]byte
+	if mine {
+		messages = e.wire(v.view)
+	}
+	if len(messages) == 0 {
+		return v.hide(out)
+	}
+	if sub >= len(messages) { // a part of this event in another dialect
+		sub = 0
+	}
+	return v.send(out, e, messages[sub:])
+}
+
+func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
+	v.hidden, v.newest = 0, e.Time.Time
+	size := 0
+	for _, m := range messages {
+		if err := out.add(m); err != nil {
+			return err
+		}
+		size += len(m)
+	}
+	if !v.caught {
+		v.events++
+		v.bytes += size
+	}
+	if fn := v.hub.opts.Observe.Sent; fn != nil {
+		fn(1, size)
+	}
+	if v.req.Seen != nil && !v.req.Seen(e.Event) {
+		v.req.Seen = nil
+	}
+	return nil
+}
+
+// note follows the viewer's run.
+func (v *Viewer) note(e *entry) {
+	switch {
+	case e.Type == event.RunStarted:
+		v.started = e.Time.Time
+	case e.Type == event.RunStatus:
+		var d event.RunStatusData
+		if e.Into(&d) == nil {
+			v.status = d.Status
+		}
+	case e.Type.Terminal() && v.req.RunID != "":
+		v.over = true
+	}
+}
+
+// maxHidden is how many events a client's cursor may lag behind for not seeing
+// them.
+const maxHidden = 64
+
+func (v *Viewer) hide(out *output) error {
+	if v.hidden++; v.hidden < maxHidden {
+		return nil
+	}
+	return v.moveCursor(out)
+}
+
+// moveCursor takes the client's cursor past what was hidden.
+func (v *Viewer) moveCursor(out *output) error {
+	if v.hidden == 0 {
+		return nil
+	}
+	v.hidden = 0
+	return v.append(out, v.at.String(), v.req.Dialect.Moved(v.at.Seq))
+}
+
+func (v *Viewer) append(out *output, id string, messages []dialect.Message) error {
+	for _, m := range messages {
+		if err := out.put(v.req.Transport.Append(out.buffer(), id, m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
+	s := v.first
+	if s == nil {
+		return nil
+	}
+	v.first = nil
+	return v.append(out, s.Seq.String(), v.req.Dialect.Snapshot(kind, s, v.req.Audience))
+}

@@ -1,0 +1,162 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A topic is one session that this process watches: what was appended lately,
+// and who must be told when more comes. It is the eventlog.Sink of its Watch.
+type topic struct {
+	hub *Hub
+	key eventlog.Key
+
+	ready chan struct{} // closed once watch or err is set
+	watch *eventlog.Watch
+	err   error // why the topic could not be opened
+
+	opened  bool        // guarded by hub.mu
+	viewers int         // guarded by hub.mu
+	idle    *time.Timer // guarded by hub.mu: closes the topic that nobody views
+
+	mu     sync.Mutex
+	ring   []*entry // the events base+1 … head.Seq
+	base   event.Seq
+	cost   int // of ring
+	head   eventlog.Head
+	news   chan struct{} // closed when anything here changes
+	broken error         // no frame follows
+	pulse  pulse
+}
+
+// A pulse is what is known of the session's owner and of the run under way.
+type pulse struct {
+	beat    eventlog.Beat
+	beatAt  time.Time
+	signAt  time.Time // of the last beat or frame, at first of the topic's beginning
+	run     string    // started and not ended, as far as this topic has seen
+	status  event.Status
+	started time.Time
+}
+
+// open begins to watch at the present head: what is older is read when somebody
+// asks for it.
+func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
+	head, err := t.hub.log.Head(ctx, t.key)
+	if err != nil {
+		return nil, err
+	}
+	t.head, t.base = head, head.Seq
+	t.pulse.signAt = time.Now()
+	return t.hub.live.Watch(ctx, t.key, head, t)
+}
+
+// Frame adds what was appended.
+func (t *topic) Frame(f eventlog.Frame) {
+	list := entries(f, t.unreadable)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range list {
+		if e.Seq <= t.head.Seq {
+			continue
+		}
+		t.ring = append(t.ring, e)
+		t.cost += e.cost()
+		t.pulse.event(e)
+	}
+	t.head = f.End()
+	t.pulse.signAt = time.Now()
+	t.trim()
+	t.tell()
+}
+
+func (t *topic) unreadable(seq event.Seq, err error) {
+	t.hub.opts.Logger.Error("event cannot be read; it is not shown",
+		"tenant", t.key.Tenant, "session", t.key.Session, "seq", uint64(seq), "err", err)
+}
+
+// Beat notes a sign of life; viewers look at it when their heartbeat is due.
+func (t *topic) Beat(b eventlog.Beat) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	t.pulse.beat, t.pulse.beatAt, t.pulse.signAt = b, now, now
+}
+
+// Broken ends the topic; its viewers move to a new one.
+func (t *topic) Broken(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = err
+	t.tell()
+}
+
+// trim drops the oldest events until the ring is within its bounds.
+func (t *topic) trim() {
+	n := 0
+	for n < len(t.ring) && (t.cost > t.hub.opts.RingBytes || len(t.ring)-n > t.hub.opts.RingEvents) {
+		t.cost -= t.ring[n].cost()
+		n++
+	}
+	if n > 0 {
+		t.base += event.Seq(n)
+		clear(t.ring[:n])
+		t.ring = t.ring[n:] // append moves it to a new array now and then
+	}
+}
+
+func (t *topic) tell() {
+	close(t.news)
+	t.news = make(chan struct{})
+}
+
+// An outlook is what a viewer finds from its position on.
+type outlook struct {
+	entries []*entry // what follows, from the ring
+	behind  bool     // what follows is not in the ring: read the log through head
+	broken  bool
+	head    eventlog.Head
+	news    <-chan struct{} // closed when a new look pays
+}
+
+// look fills into with what follows a position.
+func (t *topic) look(after event.Seq, into []*entry) outlook {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := outlook{head: t.head, news: t.news}
+	switch {
+	case after >= t.head.Seq:
+		o.broken = t.broken != nil
+	case after < t.base:
+		o.behind = true
+	default:
+		o.entries = into[:copy(into, t.ring[after-t.base:])]
+	}
+	return o
+}
+
+func (t *topic) vitals() (pulse, event.Seq) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pulse, t.head.Seq
+}
+
+// event follows the run that is under way.
+func (p *pulse) event(e *entry) {
+	switch {
+	case e.Type == event.RunStarted && p.run == "":
+		p.run, p.status, p.started = e.RunID, event.Pending, e.Time.Time
+	case e.RunID == "" || e.RunID != p.run:
+	case e.Type.Terminal():
+		p.run, p.status = "", ""
+	case e.Type == event.RunStatus:
+		var d event.RunStatusData
+		if e.Into(&d) == nil {
+			p.status = d.Status
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A Request is what a viewer wants to see.
+type Request struct {
+	Key       eventlog.Key
+	RunID     string // only this run, to its terminal event; empty: the session, for ever
+	After     Position
+	Begins    event.Seq // the run's events come after this one, as far as is known
+	Since     time.Time // when the run was accepted, for heartbeats before it starts
+	Snapshot  bool      // begin with a snapshot instead of After
+	NoFollow  bool      // end at the head that the log has now
+	Audience  dialect.Audience
+	Dialect   dialect.Dialect
+	Transport Transport
+	// Seen, if set, is called for each event shown until it returns false.
+	Seen func(event.Event) (more bool)
+}
+
+// AheadError: the cursor is beyond the log.
+type AheadError struct {
+	Cursor Position
+	Head   event.Seq // last event there is
+}
+
+func (e *AheadError) Error() string {
+	return fmt.Sprintf("cursor %s is beyond the last event, which is %d: it is of another session or installation", e.Cursor, e.Head)
+}
+
+// A Viewer is a position in a session that somebody looks from. It is used by
+// one goroutine. Close it.
+type Viewer struct {
+	hub   *Hub
+	req   Request
+	view  view
+	topic *topic
+
+	at     Position
+	page   eventlog.Head // the frame at.Seq ends, if it was read from the log
+	until  event.Seq     // with NoFollow: end here
+	first  *event.Session
+	over   bool // the run has ended before what is shown
+	hidden int  // events passed since the client's cursor moved
+
+	status  event.Status // of the run, as far as it was shown
+	started time.Time
+	newest  time.Time // of the last event shown and not flushed
+	shownAt time.Time // when something of the log was shown
+	beatAt  time.Time // when a heartbeat went
+	pingAt  time.Time // when a ping went
+	caught  bool      // has been at the end once
+	events  int       // shown until then
+	bytes   int
+	ring    [64]*entry
+}
+
+// View subscribes to a session: whatever is appended from now on will be shown.
+func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
+	t, err := h.join(ctx, r.Key)
+	if err != nil {
+		return nil, err
+	}
+	v := &Viewer{hub: h, req: r, topic: t, at: r.After, view: view{r.Dialect, r.Transport, r.Audience}}
+	if r.Begins > v.at.Seq {
+		v.at = Position{Seq: r.Begins}
+	}
+	return v, nil
+}
+
+// Close leaves the session.
+func (v *Viewer) Close() { v.hub.leave(v.topic) }
+
+// Prepare finds out what must be known before a stream begins. over: the run has
+// ended and the client has all of it. *AheadError if the cursor is beyond the log.
+func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
+	if v.req.Snapshot {
+		return false, v.takeSnapshot(ctx)
+	}
+	head, err := v.head(ctx)
+	if err != nil {
+		return false, err
+	}
+	if v.req.NoFollow {
+		v.until = head.Seq
+	}
+	if v.req.RunID == "" || v.req.After.Seq == 0 {
+		return false, nil
+	}
+	return v.isOver(ctx, head)
+}
+
+// head is the end of the log, from the leader where the topic's may be too old
+// for an honest answer.
+func (v *Viewer) head(ctx context.Context) (eventlog.Head, error) {
+	known := v.topic.look(v.at.Seq, nil).head
+	if v.req.After.touches() <= known.Seq && !v.req.NoFollow {
+		return known, nil
+	}
+	head, err := v.hub.log.Head(ctx, v.req.Key)
+	if err != nil {
+		return head, err
+	}
+	if head.Seq > known.Seq {
+		v.topic.watch.Check()
+	}
+	if v.req.After.touches() > head.Seq {
+		return head, &AheadError{v.req.After, head.Seq}
+	}
+	return head, nil
+}
+
+// takeSnapshot makes the fold at the head the viewer's position.
+func (v *Viewer) takeSnapshot(ctx context.Context) error {
+	s, head, err := v.hub.log.Load(ctx, v.req.Key)
+	if err != nil {
+		return err
+	}
+	v.first, v.at, v.page, v.until, v.hidden = s, Position{Seq: s.Seq}, head, s.Seq, 0
+	if r := s.Run(v.req.RunID); r != nil {
+		v.over, v.status = r.Status.Terminal(), r.Status
+		if r.StartedAt != nil {
+			v.started = r.StartedAt.Time
+		}
+	}
+	if head.Seq > v.topic.look(0, nil).head.Seq {
+		v.topic.watch.Check()
+	}
+	return nil
+}
+
+// Serve writes the stream and returns nil at its proper end: after the run's
+// terminal event, or at the head with NoFollow. After any other return the
+// connection must be aborted, so that no client takes it for the end.
+func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
+	out := newOutput(w, v.hub.opts.WriteTimeout)
+	v.shownAt = time.Now()
+	defer out.release()
+	if err := out.put(v.req.Transport.Hello(out.buffer())); err != nil {
+		return err
+	}
+	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
+		return err
+	}
+	if err := v.flush(out); err != nil {
+		return err
+	}
+	if err := v.follow(ctx, out); err != nil {
+		return err
+	}
+	_ = out.rc.SetWriteDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
+	return nil
+}
+
+// Wait returns nil once the run's terminal event, which comes after a seq, is in
+// the log.
+func (v *Viewer) Wait(ctx context.Context, after event.Seq) error {
+	v.at = Position{Seq: max(v.at.Seq, after)}
+	return v.follow(ctx, nil)
+}
+
+// follow goes on until the stream's end. Without out nothing is written.
+func (v *Viewer) follow(ctx context.Context, out *output) error {
+	tick := time.NewTimer(v.due(out))
+	defer tick.Stop()
+	for {
+		done, err := v.step(ctx, out, tick)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// step shows what follows, or waits until something does.
+func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done bool, err error) {
+	if v.over || v.req.NoFollow && v.at.Seq >= v.until {
+		v.caughtUp()
+		return true, v.finish(out)
+	}
+	o := v.topic.look(v.at.Seq, v.ring[:])
+	if len(o.entries) > 0 {
+		done, err = v.show(out, o.entries)
+		clear(o.entries) // a silent viewer keeps nothing
+		return done, err
+	}
+	if err := v.flush(out); err != nil {
+		return false, err
+	}
+	switch {
+	case o.behind:
+		return v.catchUp(ctx, out, o.head, tick)
+	case o.broken:
+		return false, v.rejoin(ctx, out, tick)
+	}
+	v.caughtUp()
+	return false, v.wait(ctx, out, o.news, tick)
+}
+
+// finish ends with the client's cursor where it belongs.
+func (v *Viewer) finish(out *output) error {
+	if out == nil {
+		return nil
+	}
+	if err := v.moveCursor(out); err != nil {
+		return err
+	}
+	return v.flush(out)
+}
+
+// flush sends what was shown so far, before the viewer waits for anything.
+func (v *Viewer) flush(out *output) error {
+	if out == nil || out.buf == nil {
+		return nil
+	}
+	if fn := v.hub.opts.Observe.Lag; fn != nil && v.caught && !v.newest.IsZero() {
+		fn(time.Since(v.newest))
+	}
+	v.newest = time.Time{}
+	return out.flush()
+}
+
+// catchUp shows one page of the log.
+func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, tick *time.Timer) (bool, error) {
+	list, err := v.readPage(ctx, head)
+	switch {
+	case errors.Is(err, eventlog.ErrGone):
+		return false, v.reset(ctx, out, tick)
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return false, v.pause(ctx, out, tick)
+	case err != nil:
+		return false, err
+	}
+	return v.show(out, list)
+}
+
+// readPage reads what follows the viewer's position from the log.
+func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
+	select {
+	case v.hub.pages <- struct{}{}:
+		defer func() { <-v.hub.pages }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	from := v.page
+	if from.Seq != v.at.Seq {
+		from = eventlog.Head{Seq: v.at.Seq}
+	}
+	frames, err := v.hub.log.Page(ctx, v.req.Key, from, head, v.hub.opts.PageBytes)
+	if err != nil {
+		return nil, err
+	}
+	var list []*entry
+	size := 0
+	for _, f := range frames {
+		list = append(list, entries(f, v.topic.unreadable)...)
+		size += len(f.Data)
+		v.page = f.End()
+	}
+	for len(list) > 0 && list[0].Seq <= v.at.Seq {
+		list = list[1:]
+	}
+	if fn := v.hub.opts.Observe.Paged; fn != nil {
+		fn(len(list), size)
+	}
+	return list, nil
+}
+
+// reset gives a client whose position is no longer kept the fold to start from.
+func (v *Viewer) reset(ctx context.Context, out *output, tick *time.Timer) error {
+	err := v.takeSnapshot(ctx)
+	if errors.Is(err, eventlog.ErrUnavailable) {
+		return v.pause(ctx, out, tick)
+	}
+	if err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	if fn := v.hub.opts.Observe.Reset; fn != nil {
+		fn()
+	}
+	if out == nil {
+		return nil
+	}
+	return v.sendSnapshot(out, dialect.Reset)
+}
+
+// rejoin leaves a topic whose log broke off and takes part in a new one.
+func (v *Viewer) rejoin(ctx context.Context, out *output, tick *time.Timer) error {
+	v.hub.drop(v.topic)
+	t, err := v.hub.join(ctx, v.req.Key)
+	if errors.Is(err, eventlog.ErrUnavailable) {
+		return v.pause(ctx, out, tick)
+	}
+	if err != nil {
+		return err
+	}
+	v.hub.leave(v.topic)
+	v.topic = t
+	return nil
+}
+
+// wait returns when there is news, and shows meanwhile that the stream is alive.
+func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, tick *time.Timer) error {
+	select {
+	case <-news:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-tick.C:
+		return v.tick(out, tick)
+	}
+}
+
+// pause is how long a viewer lets the event log recover.
+const pause = 250 * time.Millisecond
+
+func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
+	again := make(chan struct{})
+	timer := time.AfterFunc(pause, func() { close(again) })
+	defer timer.Stop()
+	return v.wait(ctx, out, again, tick)
+}
+
+func (v *Viewer) caughtUp() {
+	if v.caught {
+		return
+	}
+	v.caught = true
+	if fn := v.hub.opts.Observe.Replayed; fn != nil {
+		fn(v.events, v.bytes)
+	}
+}

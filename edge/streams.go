@@ -1,0 +1,266 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/dialect/plain"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// dialects are those that ?dialect= may name; the first is the default.
+var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}}
+
+// runEvents streams one run and ends after its terminal event.
+func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {
+	at, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	req, err := s.streamRequest(r, c)
+	if err != nil {
+		return err
+	}
+	at.into(&req)
+	return s.stream(w, r, c, req)
+}
+
+// sessionEvents streams a session with its future runs.
+func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request, c *call) error {
+	k, err := s.findSession(r.Context(), c, r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	req, err := s.streamRequest(r, c)
+	if err != nil {
+		return err
+	}
+	req.Key = k
+	return s.stream(w, r, c, req)
+}
+
+// streamRequest reads what all streams take: position, filters, form.
+func (s *Server) streamRequest(r *http.Request, c *call) (stream.Request, error) {
+	var req stream.Request
+	q := r.URL.Query()
+	if r.Header.Get("Upgrade") != "" {
+		return req, unsupported("Upgrade", "WebSocket is not built yet; ask for text/event-stream or application/x-ndjson")
+	}
+	var err error
+	if req.Transport, err = transport(r, stream.SSE{}); err != nil {
+		return req, err
+	}
+	if req.Dialect, err = namedDialect(q.Get("dialect")); err != nil {
+		return req, err
+	}
+	if req.Audience, err = audience(q.Get("include"), c); err != nil {
+		return req, err
+	}
+	if req.After, err = stream.ParsePosition(cursor(r)); err != nil {
+		return req, err
+	}
+	snapshot, err := boolParam(r, "snapshot", false)
+	if err != nil {
+		return req, err
+	}
+	follow, err := boolParam(r, "follow", true)
+	// A client that reconnects to the same URL already has its snapshot.
+	req.Snapshot, req.NoFollow = snapshot && r.Header.Get("Last-Event-ID") == "", !follow
+	return req, err
+}
+
+// cursor is where a client has got to. The header wins: a client that reconnects
+// sends it to the URL that it began with.
+func cursor(r *http.Request) string {
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		return id
+	}
+	q := r.URL.Query()
+	if after := q.Get("after"); after != "" {
+		return after
+	}
+	return q.Get("last_event_id")
+}
+
+// transport chooses by Accept; a client that takes anything gets def.
+func transport(r *http.Request, def stream.Transport) (stream.Transport, error) {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	for kind := range strings.SplitSeq(accept, ",") {
+		kind, _, _ = strings.Cut(kind, ";")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case "text/event-stream":
+			return stream.SSE{}, nil
+		case "application/x-ndjson", "application/jsonl":
+			return stream.NDJSON{}, nil
+		case "*/*", "text/*", "":
+			return def, nil
+		}
+	}
+	return nil, problem(http.StatusNotAcceptable, event.CodeBadRequest, "Accept: %s; a stream is text/event-stream or application/x-ndjson", accept)
+}
+
+func namedDialect(name string) (dialect.Dialect, error) {
+	names := make([]string, len(dialects))
+	for i, d := range dialects {
+		if names[i] = d.Name(); names[i] == name || name == "" {
+			return d, nil
+		}
+	}
+	p := problem(http.StatusBadRequest, event.CodeUnknownDialect, "there is no dialect %q; known: %s", name, strings.Join(names, ", "))
+	p.Param, p.Known = "dialect", names
+	return nil, p
+}
+
+func audience(include string, c *call) (dialect.Audience, error) {
+	switch {
+	case include == "":
+		return dialect.Client, nil
+	case include != "internal":
+		return dialect.Client, bad("include", "include=%s is not known; use include=internal", include)
+	case !c.who.May(auth.Audit):
+		return dialect.Client, problem(http.StatusForbidden, event.CodeForbidden, "include=internal needs a key with the scope %s", auth.Audit)
+	}
+	return dialect.Auditor, nil
+}
+
+func boolParam(r *http.Request, name string, def bool) (bool, error) {
+	switch v := r.URL.Query().Get(name); v {
+	case "":
+		return def, nil
+	case "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	default:
+		return def, bad(name, "%s=%s is neither true nor false", name, v)
+	}
+}
+
+// stream subscribes, finds out what must be known before the first byte, and
+// serves.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req stream.Request) error {
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	return s.serve(ctx, w, c, v, req)
+}
+
+// admit counts a stream in; its context ends when the edge drains.
+func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
+	if s.draining.Load() {
+		return nil, nil, errDraining
+	}
+	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
+		s.streams.Add(-1)
+		p := problem(http.StatusServiceUnavailable, event.CodeOverloaded, "this edge has its limit of %d open streams; try another one", s.opts.MaxStreams)
+		p.retryAfter = time.Second
+		return nil, nil, p
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.drain, func() { cancel(errDraining) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		s.streams.Add(-1)
+	}, nil
+}
+
+func (s *Server) serve(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
+	c.note("session", req.Key.Session)
+	c.note("run", req.RunID)
+	c.note("after", req.After.String())
+	over, err := v.Prepare(ctx)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	if over {
+		h.Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	h.Set("Content-Type", req.Transport.ContentType())
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Runlog-Session-Id", headerText(req.Key.Session))
+	w.WriteHeader(http.StatusOK)
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+	err = v.Serve(ctx, w)
+	c.ended = ending(err, req)
+	s.metrics.ended.WithLabelValues(c.ended).Inc()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAborted, err)
+	}
+	return nil
+}
+
+// headerText keeps ids that HTTP headers cannot carry out of them.
+func headerText(id string) string {
+	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return id
+}
+
+// ending is why a stream ended, for the record and the metrics.
+func ending(err error, req stream.Request) string {
+	switch {
+	case err == nil && req.NoFollow:
+		return "history"
+	case err == nil:
+		return "run_over"
+	case errors.Is(err, errDraining):
+		return "drain"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "slow_client"
+	case errors.Is(err, eventlog.ErrGone), errors.Is(err, eventlog.ErrUnavailable):
+		return "log"
+	case errors.Is(err, context.Canceled):
+		return "client"
+	}
+	return "connection"
+}
+
+// endings lists what ending returns.
+var endings = []string{"history", "run_over", "drain", "slow_client", "log", "client", "connection"}
+
+// findSession answers for a session that has events or commands; another
+// tenant's is not there.
+func (s *Server) findSession(ctx context.Context, c *call, id string) (eventlog.Key, error) {
+	k := eventlog.Key{Tenant: c.who.Tenant, Session: id}
+	c.note("session", id)
+	if event.CheckID("session id", id) != nil {
+		return k, notFound("session", id)
+	}
+	for range 2 { // a command may turn into events between the two looks
+		head, err := s.Log.Head(ctx, k)
+		if err != nil || head.Seq > 0 {
+			return k, err
+		}
+		waiting, err := s.Log.Inbox(ctx, k)
+		if err != nil || slices.ContainsFunc(waiting, func(w eventlog.Waiting) bool { return w.Kind == event.Invoke }) {
+			return k, err
+		}
+	}
+	return k, notFound("session", id)
+}

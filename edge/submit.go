@@ -1,0 +1,315 @@
+package edge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// runRequest is the body of POST /v1/runs.
+type runRequest struct {
+	Agent        string           `json:"agent"`
+	SessionID    string           `json:"session_id"`
+	RunID        string           `json:"run_id"`
+	TraceID      string           `json:"trace_id"`
+	Input        json.RawMessage  `json:"input"`
+	Queue        string           `json:"queue"`
+	OnDisconnect string           `json:"on_disconnect"`
+	Webhook      json.RawMessage  `json:"webhook"`
+	Config       *event.RunConfig `json:"config"`
+}
+
+// postRun accepts a run, and answers as the client asked: with its place, with
+// its end, or with its events.
+func (s *Server) postRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	body, err := readBody(w, r, s.opts.MaxBody)
+	if err != nil {
+		return err
+	}
+	var req runRequest
+	if err := decode(body, &req); err != nil {
+		return err
+	}
+	wait, err := s.waitParam(r)
+	if err != nil {
+		return err
+	}
+	sub, err := s.submission(r, c, body, req)
+	if err != nil {
+		return err
+	}
+	if streams(r) {
+		return s.runStream(w, r, c, sub)
+	}
+	return s.runAnswer(w, r, c, sub, wait)
+}
+
+// streams reports whether the client wants events rather than an object.
+func streams(r *http.Request) bool {
+	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "ndjson") || strings.Contains(accept, "jsonl")
+}
+
+// submission checks a request and makes what is to be accepted of it.
+func (s *Server) submission(r *http.Request, c *call, body []byte, req runRequest) (*submission, error) {
+	if err := req.refuse(); err != nil {
+		return nil, err
+	}
+	messages, err := readInput(req.Input)
+	if err != nil {
+		return nil, err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config,
+		want: eventlog.RunRef{RunID: req.RunID, SessionID: req.SessionID, TraceID: req.TraceID, Agent: req.Agent, BodyHash: bodyHash(r.URL.Path, body)}}
+	sub.traceparent, sub.want.TraceID = trace(r, req.TraceID)
+	sub.idempotencyKey, err = idempotencyKey(r)
+	return sub, err
+}
+
+// refuse says what of a request is wrong or not built.
+func (req *runRequest) refuse() error {
+	for _, id := range []struct{ param, value string }{
+		{"agent", req.Agent}, {"session_id", req.SessionID}, {"run_id", req.RunID}, {"trace_id", req.TraceID},
+	} {
+		if id.value == "" {
+			continue
+		}
+		if err := event.CheckID(id.param, id.value); err != nil {
+			return bad(id.param, "%s", err)
+		}
+	}
+	switch req.Queue {
+	case "", "enqueue":
+	case "reject", "interrupt", "steer":
+		return unsupported("queue", "queue: %s is not built yet; use enqueue", req.Queue)
+	default:
+		return bad("queue", "queue: %q is not known; use enqueue", req.Queue)
+	}
+	switch req.OnDisconnect {
+	case "", "continue":
+	case "cancel":
+		return unsupported("on_disconnect", "on_disconnect: cancel is not built yet; a run goes on until it ends or is cancelled")
+	default:
+		return bad("on_disconnect", "on_disconnect: %q is not known; use continue", req.OnDisconnect)
+	}
+	if len(req.Webhook) > 0 && string(req.Webhook) != "null" {
+		return unsupported("webhook", "webhooks are not built yet; follow the run's events")
+	}
+	return checkLimits(req.Config)
+}
+
+func checkLimits(c *event.RunConfig) error {
+	if c == nil || c.Limits == nil {
+		return nil
+	}
+	l := c.Limits
+	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 || l.WallMS < 0 {
+		return bad("config.limits", "limits cannot be negative; leave one out for the agent's own")
+	}
+	return nil
+}
+
+// bodyHash tells whether two requests with one idempotency key ask for the same.
+func bodyHash(path string, body []byte) string {
+	h := sha256.New()
+	h.Write([]byte(path + "\n"))
+	h.Write(body)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 255
+
+// idempotencyKey reads the header: a quoted string as the draft wants it, or bare.
+func idempotencyKey(r *http.Request) (string, error) {
+	key := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		key = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(key[1 : n-1])
+	}
+	if len(key) > maxKey {
+		return "", bad("Idempotency-Key", "the idempotency key has %d bytes, at most %d are allowed", len(key), maxKey)
+	}
+	return key, nil
+}
+
+// trace takes the trace id from the body, or from a valid traceparent, or makes
+// a new one.
+func trace(r *http.Request, given string) (traceparent, id string) {
+	header := r.Header.Get("Traceparent")
+	fromHeader := traceOf(header)
+	if fromHeader == "" {
+		header = ""
+	}
+	switch {
+	case given != "":
+		return header, given
+	case fromHeader != "":
+		return header, fromHeader
+	}
+	return "", event.NewTraceID()
+}
+
+// traceOf returns the trace id of a W3C traceparent, or "".
+func traceOf(header string) string {
+	part := strings.Split(header, "-")
+	if len(part) < 4 || len(part[0]) != 2 || part[0] == "ff" || len(part[1]) != 32 || len(part[2]) != 16 || len(part[3]) != 2 ||
+		part[0] == "00" && len(part) != 4 {
+		return ""
+	}
+	for _, p := range part[:4] {
+		if strings.ContainsFunc(p, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
+			return ""
+		}
+	}
+	if strings.Trim(part[1], "0") == "" || strings.Trim(part[2], "0") == "" {
+		return ""
+	}
+	return part[1]
+}
+
+// runStream accepts a run and streams it: subscribed first, so that nothing is
+// missed. A client that repeats its request with Last-Event-ID goes on there.
+func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub *submission) error {
+	req, err := s.streamRequest(r, c)
+	if err != nil {
+		return err
+	}
+	ref, _, err := s.reserve(r.Context(), sub)
+	if err != nil {
+		return err
+	}
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	p := placeOf(sub.tenant, ref)
+	p.into(&req)
+	req.Seen = s.metrics.firsts(c.began)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := s.place(ctx, sub, ref); err != nil {
+		return err
+	}
+	s.nameRun(w, c, ref)
+	return s.serve(ctx, w, c, v, req)
+}
+
+// nameRun tells where the run is, in headers.
+func (s *Server) nameRun(w http.ResponseWriter, c *call, ref eventlog.RunRef) {
+	h := w.Header()
+	h.Set("Location", "/v1/runs/"+url.PathEscape(ref.RunID))
+	h.Set("Runlog-Run-Id", headerText(ref.RunID))
+	h.Set("Runlog-Session-Id", headerText(ref.SessionID))
+	h.Set("Runlog-Trace-Id", headerText(ref.TraceID))
+	c.note("trace", ref.TraceID)
+	c.note("agent", ref.Agent)
+}
+
+// runAnswer accepts a run and answers with its place, or, if the client waits
+// and the run ends in time, with its transcript.
+func (s *Server) runAnswer(w http.ResponseWriter, r *http.Request, c *call, sub *submission, wait time.Duration) error {
+	ctx := r.Context()
+	ref, existed, err := s.reserve(ctx, sub)
+	if err != nil {
+		return err
+	}
+	p := placeOf(sub.tenant, ref)
+	c.note("session", ref.SessionID)
+	c.note("run", ref.RunID)
+	if wait > 0 {
+		return s.runWait(w, ctx, c, sub, ref, wait)
+	}
+	if err := s.place(ctx, sub, ref); err != nil {
+		return err
+	}
+	s.nameRun(w, c, ref)
+	st := stateIn(event.NewSession(ref.SessionID), p)
+	if existed {
+		if st, _, err = s.state(ctx, p); err != nil {
+			return err
+		}
+	}
+	writeJSON(w, http.StatusAccepted, st)
+	return nil
+}
+
+func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, sub *submission, ref eventlog.RunRef, wait time.Duration) error {
+	p := placeOf(sub.tenant, ref)
+	ended, done, err := s.watchEnd(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := s.place(ctx, sub, ref); err != nil {
+		return err
+	}
+	if err := ended(ref.After, wait); err != nil {
+		return err
+	}
+	st, fold, err := s.state(ctx, p)
+	if err != nil {
+		return err
+	}
+	s.nameRun(w, c, ref)
+	if !st.Status.Terminal() || fold == nil {
+		writeJSON(w, http.StatusAccepted, st)
+		return nil
+	}
+	writeJSON(w, http.StatusOK, transcriptOf(st, fold))
+	return nil
+}
+
+// A transcript is a finished run with what was said and done in it.
+type transcript struct {
+	runState
+	Text      string            `json:"text"` // of its last message
+	Messages  []*event.Message  `json:"messages"`
+	ToolCalls []*event.ToolCall `json:"tool_calls,omitempty"`
+	Artifacts []*event.Artifact `json:"artifacts,omitempty"`
+}
+
+func transcriptOf(st runState, fold *event.Session) transcript {
+	t := transcript{runState: st, Messages: []*event.Message{}}
+	public := fold.Public()
+	for _, m := range public.Messages {
+		if m.RunID == st.RunID {
+			t.Messages = append(t.Messages, m)
+			if m.Role == event.RoleAssistant {
+				t.Text = textOf(m)
+			}
+		}
+	}
+	for _, tc := range public.ToolCalls {
+		if tc.RunID == st.RunID {
+			t.ToolCalls = append(t.ToolCalls, tc)
+		}
+	}
+	for _, a := range public.Artifacts {
+		if a.RunID == st.RunID {
+			t.Artifacts = append(t.Artifacts, a)
+		}
+	}
+	return t
+}
+
+func textOf(m *event.Message) string {
+	var b strings.Builder
+	for _, p := range m.Parts {
+		if p.Type == event.PartText {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
