@@ -25,8 +25,11 @@ import (
 // the upload is completed and found by the write's random id. Either way one
 // conditional request (If-None-Match: *) is the commit, and S3 itself holds
 // what is not committed apart: there are no orphans to be told from artifacts.
+//
+// A bucket that keeps versions keeps what Delete deletes, too; give it a
+// lifecycle rule for old versions.
 type s3Store struct {
-	api    minio.Core
+	api    *minio.Core
 	bucket string
 	prefix string // "" or ends in a slash
 	opts   Options

@@ -1,12 +1,14 @@
 package artifacts_test
 
 import (
+	"bytes"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,8 +43,8 @@ type gate struct {
 	down  atomic.Int64 // bytes of bodies sent to the client
 
 	mu   sync.Mutex
-	hook func(*http.Request) fault               // nil: pass
-	body func(*http.Response) (io.Reader, int64) // nil: as it is; else the body, cut after so many bytes
+	hook func(*http.Request) fault      // nil: pass
+	body func(*http.Response) io.Reader // nil: as it is
 }
 
 func newGate(t testing.TB) *gate {
@@ -80,13 +82,14 @@ func (g *gate) handler(upstream *url.URL) http.Handler {
 		ModifyResponse: func(r *http.Response) error {
 			g.mu.Lock()
 			defer g.mu.Unlock()
+			body := io.Reader(r.Body)
 			if g.body != nil {
-				r.Body = g.cut(r)
+				body = g.body(r)
 			}
 			r.Body = struct {
 				io.Reader
 				io.Closer
-			}{&counter{r.Body, &g.down}, r.Body}
+			}{&counter{body, &g.down}, r.Body}
 			return nil
 		},
 		ErrorLog:     log.New(io.Discard, "", 0),
@@ -123,25 +126,41 @@ func (g *gate) set(hook func(*http.Request) fault) {
 	g.hook = hook
 }
 
-// cutBodies ends the body of each ranged answer after limit bytes; negative: no more.
-func (g *gate) cutBodies(limit int64) {
+// setBody replaces what the gate does to the bodies of answers.
+func (g *gate) setBody(body func(*http.Response) io.Reader) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.body = nil
-	if limit >= 0 {
-		g.body = func(r *http.Response) (io.Reader, int64) { return r.Body, limit }
+	g.body = body
+}
+
+// cutAfter ends the body of each ranged answer after so many bytes.
+func cutAfter(limit int64) func(*http.Response) io.Reader {
+	return func(r *http.Response) io.Reader {
+		if r.StatusCode != http.StatusPartialContent {
+			return r.Body
+		}
+		return io.MultiReader(io.LimitReader(r.Body, limit), brokenReader{})
 	}
 }
 
-func (g *gate) cut(r *http.Response) io.ReadCloser {
-	body, limit := g.body(r)
-	if r.StatusCode != http.StatusPartialContent {
-		return r.Body
+// backdate makes the named times in listings old.
+func backdate(elements ...string) func(*http.Response) io.Reader {
+	return func(r *http.Response) io.Reader {
+		if r.Header.Get("Content-Type") != "application/xml" {
+			return r.Body
+		}
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return brokenReader{}
+		}
+		for _, e := range elements {
+			old := regexp.MustCompile("<" + e + ">[^<]*</" + e + ">")
+			b = old.ReplaceAll(b, []byte("<"+e+">2020-01-02T03:04:05.000Z</"+e+">"))
+		}
+		r.ContentLength = -1
+		r.Header.Del("Content-Length")
+		return bytes.NewReader(b)
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(io.LimitReader(body, limit), brokenReader{}), r.Body}
 }
 
 type brokenReader struct{}

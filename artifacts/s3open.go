@@ -6,11 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -153,12 +151,10 @@ func findCredentials(q url.Values, getenv func(string) string) (*credentials.Cre
 }
 
 func newS3(c s3Config, o Options) (*s3Store, error) {
-	tr, err := minio.DefaultTransport(c.secure)
+	tr, err := newTransport(c.secure)
 	if err != nil {
 		return nil, err
 	}
-	tr.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	tr.ResponseHeaderTimeout = 30 * time.Second
 	lookup := minio.BucketLookupAuto
 	if c.pathStyle {
 		lookup = minio.BucketLookupPath
@@ -166,13 +162,13 @@ func newS3(c s3Config, o Options) (*s3Store, error) {
 	// Trailing checksums stay off: over plain HTTP servers refuse them, and
 	// every body sent here carries its SHA-256 in the signature anyway.
 	api, err := minio.NewCore(c.host, &minio.Options{
-		Creds: c.creds, Secure: c.secure, Transport: tr, Region: c.region, BucketLookup: lookup,
+		Creds: c.creds, Secure: c.secure, Transport: ownedBodies{tr}, Region: c.region, BucketLookup: lookup,
 		MaxRetries: 4, // about a second and a half; the caller knows better what to do then
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &s3Store{api: *api, bucket: c.bucket, prefix: c.prefix, opts: o, idle: tr.CloseIdleConnections}, nil
+	return &s3Store{api: api, bucket: c.bucket, prefix: c.prefix, opts: o, idle: tr.CloseIdleConnections}, nil
 }
 
 func (s *s3Store) prepare(ctx context.Context, region string) error {

@@ -179,7 +179,7 @@ func (u *s3Upload) whyPartFailed(ctx context.Context, err error) error {
 		return err
 	}
 	_, ask := u.store.api.ListObjectParts(ctx, u.store.bucket, u.name, u.id, 0, 1)
-	if s3Error(ctx, ask) == ErrAbandoned {
+	if errors.Is(s3Error(ctx, ask), ErrAbandoned) {
 		return ErrAbandoned
 	}
 	return err

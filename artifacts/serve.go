@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -70,7 +71,7 @@ func (b *watched) Read(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := b.o.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
 	}
 	return n, err
