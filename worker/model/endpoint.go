@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"time"
 )
@@ -59,3 +60,15 @@ func (e Endpoint) Check(defaultURL string) (Endpoint, error) {
 	}
 	return e, nil
 }
+
+// String leaves out the secrets.
+func (e Endpoint) String() string {
+	where := "its provider's server"
+	if u, err := url.Parse(e.BaseURL); err == nil && u.Host != "" {
+		where = u.Host
+	}
+	return e.Name + " at " + where
+}
+
+// LogValue leaves out the secrets.
+func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }

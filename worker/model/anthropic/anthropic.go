@@ -27,6 +27,7 @@ type Model struct {
 	endpoint model.Endpoint
 	conn     *wire.Conn
 	service  anthropic.MessageService
+	caches   bool // the server keeps the conversation so far for the next step
 }
 
 // New returns the model of an endpoint whose BaseURL ends before /v1/messages
@@ -37,7 +38,7 @@ func New(e model.Endpoint) (*Model, error) {
 		return nil, err
 	}
 	e.BaseURL = strings.TrimSuffix(strings.TrimSuffix(e.BaseURL, "/"), "/v1")
-	m := &Model{endpoint: e, conn: wire.New(e)}
+	m := &Model{endpoint: e, conn: wire.New(e), caches: e.BaseURL == defaultURL}
 	opts := []option.RequestOption{
 		option.WithBaseURL(e.BaseURL + "/"),
 		option.WithHTTPClient(m.conn.Client()),
@@ -83,6 +84,9 @@ func (m *Model) body(req model.Request) map[string]any {
 	body := map[string]any{"model": m.endpoint.Name, "messages": messages, "max_tokens": m.limit(req)}
 	if system != "" {
 		body["system"] = system
+	}
+	if m.caches { // others that speak the protocol may not know the member
+		body["cache_control"] = map[string]string{"type": "ephemeral"}
 	}
 	if m.endpoint.Temperature != nil {
 		body["temperature"] = *m.endpoint.Temperature

@@ -20,20 +20,29 @@ type chunk struct {
 }
 
 type delta struct {
-	Content          json.RawMessage
+	Content          json.RawMessage // a string; Mistral: a list of pieces
 	Refusal          string
 	ReasoningContent json.RawMessage `json:"reasoning_content"` // DeepSeek, older vLLM
 	Reasoning        json.RawMessage // vLLM, Ollama, OpenRouter
 	ToolCalls        []callDelta     `json:"tool_calls"`
+	FunctionCall     *function       `json:"function_call"` // servers from before tools
+}
+
+// A piece of a content list: text, or thinking that is a list again.
+type piece struct {
+	Type, Text string
+	Thinking   []piece
 }
 
 type callDelta struct {
 	Index    *int
 	ID       string
-	Function struct {
-		Name      string
-		Arguments json.RawMessage // a string; some servers send the object
-	}
+	Function function
+}
+
+type function struct {
+	Name      string
+	Arguments json.RawMessage // a string; some servers send the object
 }
 
 type usage struct {
@@ -90,13 +99,31 @@ func (r *reader) delta(d delta) {
 		thought = stringOf(d.Reasoning) // some servers send both: the same text
 	}
 	r.answer.Reasoning(thought)
-	r.answer.Text(stringOf(d.Content))
+	r.content(d.Content)
 	if d.Refusal != "" {
 		r.refused = true
 		r.answer.Text(d.Refusal)
 	}
 	for _, c := range d.ToolCalls {
 		r.callDelta(c)
+	}
+	if d.FunctionCall != nil {
+		r.callDelta(callDelta{Index: new(int), Function: *d.FunctionCall})
+	}
+}
+
+func (r *reader) content(raw json.RawMessage) {
+	if len(raw) == 0 || raw[0] != '[' {
+		r.answer.Text(stringOf(raw))
+		return
+	}
+	var list []piece
+	_ = json.Unmarshal(raw, &list)
+	for _, p := range list {
+		for _, thought := range p.Thinking {
+			r.answer.Reasoning(thought.Text)
+		}
+		r.answer.Text(p.Text)
 	}
 }
 

@@ -266,17 +266,30 @@ func isFinal(kind string) bool {
 	return hasAny(kind, "invalid_request", "authentication", "permission", "not_found", "BadRequest", " 400", " 401", " 403", " 404", " 422")
 }
 
+// maxRetryAfter is the longest wait that is believed.
+const maxRetryAfter = 24 * time.Hour
+
 // retryAfter reads retry-after-ms and Retry-After (seconds or a date).
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return time.Duration(ms * float64(time.Millisecond))
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return wait(ms / 1000)
 	}
 	value := h.Get("Retry-After")
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-		return max(0, time.Duration(seconds*float64(time.Second)))
+		return wait(seconds)
 	}
 	if at, err := http.ParseTime(value); err == nil {
-		return max(0, at.Sub(now))
+		return wait(at.Sub(now).Seconds())
+	}
+	return 0
+}
+
+func wait(seconds float64) time.Duration {
+	switch {
+	case seconds >= maxRetryAfter.Seconds():
+		return maxRetryAfter
+	case seconds > 0: // not so for NaN
+		return time.Duration(seconds * float64(time.Second))
 	}
 	return 0
 }
