@@ -78,7 +78,7 @@ func (s *Server) call(ctx context.Context, name string, call tool.Call) (res *sd
 			s.answered()
 		}
 		if again {
-			s.discard(l)
+			s.discard(l, err)
 		}
 		s.release(l)
 		if !again || try == 2 {
@@ -154,8 +154,7 @@ func (l *link) endIfStuck(ended <-chan outcome) {
 	case <-ended:
 	case <-l.done:
 	case <-time.After(stuckAfter):
-		l.server.log.Warn("mcp server does not read, ending it")
-		l.server.discard(l)
+		l.server.discard(l, errors.New("it reads no more"))
 		l.close()
 	}
 }

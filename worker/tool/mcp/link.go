@@ -137,13 +137,16 @@ func (s *Server) release(l *link) {
 
 // discard takes a broken link out of use. It is closed when its last user has
 // left, so that calls that may still be answered are.
-func (s *Server) discard(l *link) {
+func (s *Server) discard(l *link, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.retired = true
-	if s.link == l {
-		s.link = nil
+	if s.link != l {
+		return
 	}
+	s.link = nil
+	s.log.Warn("mcp server lost", "err", err)
+	s.backOff(err)
 }
 
 // watch waits for the end of the session, whoever ends it.
@@ -155,18 +158,10 @@ func (l *link) watch() {
 		err = l.proc.cause(err)
 	}
 	close(l.done)
-	s := l.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.link != l {
-		return
-	}
-	s.link = nil
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
-	s.log.Warn("mcp server lost", "err", err)
-	s.backOff(err)
+	l.server.discard(l, err)
 }
 
 // close ends the connection. It does not wait; when it has ended, watch does.

@@ -256,7 +256,7 @@ func TestAServerOfTheNewestProtocolOnly(t *testing.T) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "hi"}}}, nil, nil
 	})
 	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return srv }, &sdk.StreamableHTTPOptions{Stateless: true}))
-	defer web.Close()
+	t.Cleanup(web.Close) // after the client, whose subscription it waits for
 	if got := textOf(do(t, openURL(t, web.URL), "hello", "{}")); got != "hi" {
 		t.Errorf("got %q", got)
 	}

@@ -1,3 +1,0 @@
-package mcp_test
-
-func runWorker() error { return nil }
