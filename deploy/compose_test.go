@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,43 +213,45 @@ func TestDockerfileRunsAsNobody(t *testing.T) {
 	}
 }
 
-// A setting that nobody reads is one that somebody misspelt.
+// A setting that the command does not read is one that somebody misspelt.
 func TestSettingsAreKnown(t *testing.T) {
-	known := settingsOfRunlog(t)
+	all := map[string]bool{"RUNLOG_PORT": true, "RUNLOG_BIN": true} // of deploy/local/up itself
 	for name, s := range compose(t).Services {
+		args := slices.Concat(s.Entrypoint, s.Command)
+		if s.Build == "" || len(args) == 0 {
+			continue
+		}
+		known := settingsOf(t, args)
 		for key := range s.Environment {
-			if strings.HasPrefix(key, "RUNLOG_") && !known[key] {
-				t.Errorf("docker-compose.yml, %s: runlog does not read %s", name, key)
+			if !known[key] {
+				t.Errorf("docker-compose.yml, %s: runlog %v does not read %s", name, args, key)
 			}
 		}
+		maps.Copy(all, known)
 	}
-	own := []string{"RUNLOG_PORT", "RUNLOG_BIN"} // of the script itself
 	used := regexp.MustCompile(`RUNLOG_[A-Z_]+`).FindAllString(read(t, "deploy/local/up"), -1)
 	slices.Sort(used)
 	for _, key := range slices.Compact(used) {
-		if !known[key] && !slices.Contains(own, key) {
+		if !all[key] {
 			t.Errorf("deploy/local/up: runlog does not read %s", key)
 		}
 	}
 }
 
-// settingsOfRunlog returns the RUNLOG_ names in the sources of the command.
-func settingsOfRunlog(t *testing.T) map[string]bool {
+// settingsOf returns the variables that a command's help names.
+func settingsOf(t *testing.T, args []string) map[string]bool {
 	t.Helper()
+	if args[0] == "runlog" {
+		args = append(args[1:], "list") // keys wants a verb
+	}
+	cmd := exec.Command(testservers.RunlogBinary(t), append(args, "-h")...)
+	out, err := cmd.CombinedOutput()
 	known := map[string]bool{}
-	quoted := regexp.MustCompile(`RUNLOG_[A-Z0-9_]+`)
-	err := filepath.WalkDir(filepath.Join(testservers.Root(t), "cmd"), func(path string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		for _, name := range quoted.FindAllString(string(source), -1) {
-			known[name] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range regexp.MustCompile(`RUNLOG_[A-Z0-9_]+`).FindAllString(string(out), -1) {
+		known[name] = true
+	}
+	if err != nil || len(known) == 0 {
+		t.Fatalf("runlog %v -h names no setting: %v\n%s", args, err, out)
 	}
 	return known
 }
