@@ -158,7 +158,7 @@ func inTx(ctx context.Context, db *sql.DB, operation func(context.Context, *sql.
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // nothing to roll back after Commit
+	defer func() { _ = tx.Rollback() }() // after Commit there is nothing to roll back
 	if err := operation(ctx, tx); err != nil {
 		return err
 	}

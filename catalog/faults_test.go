@@ -65,6 +65,26 @@ func TestNewerSchemaIsFine(t *testing.T) {
 	}
 }
 
+func TestOtherEncodingsAreRefused(t *testing.T) {
+	url := testservers.Postgres(t)
+	raw, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	const name = "test_of_latin1"
+	if _, err := raw.Exec("create database " + name + " encoding 'LATIN1' template template0"); err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Exec("drop database " + name + " with (force)")
+	i := strings.LastIndex(url, "/")
+	_, query, _ := strings.Cut(url[i:], "?")
+	_, err = catalog.Open(t.Context(), url[:i+1]+name+"?"+query, catalog.Options{Migrate: true})
+	if err == nil || !strings.Contains(err.Error(), "UTF8") {
+		t.Errorf("a database in LATIN1: %v", err)
+	}
+}
+
 func TestMigrateTwiceDoesNothing(t *testing.T) {
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,7 +38,7 @@ func openPostgres(url string) (engine, error) {
 		rows:    "jsonb_array_elements(cast($1 as jsonb)) as j(value)",
 		lock:    " for update",
 		empty:   []string{"truncate sessions, runs, tool_calls, artifacts"},
-		migrate: func(ctx context.Context) ([]string, error) { return migrations.Postgres(ctx, db) },
+		migrate: func(ctx context.Context) ([]string, error) { return migratePostgres(ctx, db) },
 		sort:    sortPostgres,
 		close: func() error {
 			err := db.Close()
@@ -44,6 +46,19 @@ func openPostgres(url string) (engine, error) {
 			return err
 		},
 	}, nil
+}
+
+// migratePostgres refuses a database that cannot hold every text, before there
+// is anything in it.
+func migratePostgres(ctx context.Context, db *sql.DB) ([]string, error) {
+	var encoding string
+	if err := db.QueryRowContext(ctx, "select current_setting('server_encoding')").Scan(&encoding); err != nil {
+		return nil, err
+	}
+	if encoding != "UTF8" {
+		return nil, fmt.Errorf("%w: the database's encoding is %s: create it with encoding 'UTF8'", ErrRefused, encoding)
+	}
+	return migrations.Postgres(ctx, db)
 }
 
 // sortPostgres goes by the class of the SQLSTATE. Whatever the server did not

@@ -117,11 +117,3 @@ create table artifacts (
     primary key (tenant, session_id, artifact_id)
 );
 create index artifacts_by_id on artifacts (tenant, artifact_id);
-
--- +goose Down
-drop table artifacts;
-drop table tool_calls;
-drop table runs;
-drop table sessions;
-drop table positions;
-drop table keys;

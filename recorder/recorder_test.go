@@ -163,7 +163,9 @@ func TestTakesOverFromOneThatStopped(t *testing.T) {
 	source, log := newMemory(1), catalogtest.NewLog(5, 4, 100)
 	db, _ := openSQLite(t)
 	parts := slice(log, 2)
-	first := run(t, recorder.New(source, db, quick(t)))
+	o := quick(t)
+	o.Lease = time.Hour // it is not by running out that the lease ends
+	first := run(t, recorder.New(source, db, o))
 	source.add(parts[0])
 	awaitAll(t, source, db)
 	run(t, recorder.New(source, db, quick(t)))
@@ -187,7 +189,7 @@ func TestTakesOverFromOneThatDied(t *testing.T) {
 
 // TestSeveralAtOnceAreHarmless has recorders that all believe to lead.
 func TestSeveralAtOnceAreHarmless(t *testing.T) {
-	source, log := newMemory(2), catalogtest.NewLog(7, 6, 120)
+	source, log := newMemory(2), catalogtest.NewLog(7, 4, 60)
 	db, _ := openSQLite(t)
 	var mu sync.Mutex
 	moves := map[int][]uint64{}
@@ -221,7 +223,7 @@ func TestSeveralAtOnceAreHarmless(t *testing.T) {
 
 func TestReindexEqualsWhatItDropped(t *testing.T) {
 	for _, live := range []bool{false, true} {
-		source, log := newMemory(2), catalogtest.NewLog(8, 6, 100)
+		source, log := newMemory(2), catalogtest.NewLog(8, 4, 50)
 		db, _ := openSQLite(t)
 		secret, _, err := db.CreateKey(t.Context(), "acme", "ci", nil)
 		if err != nil {

@@ -41,7 +41,7 @@ func testPosition(t *testing.T, open func(testing.TB) *catalog.DB) {
 }
 
 func testMovedOnce(t *testing.T, open func(testing.TB) *catalog.DB) {
-	db, log := open(t), NewLog(12, 3, 40)
+	db, log := open(t), NewLog(12, 3, 20)
 	var won atomic.Int64
 	var group sync.WaitGroup
 	for range 4 {

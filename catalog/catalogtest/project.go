@@ -16,14 +16,14 @@ import (
 
 func testFold(t *testing.T, open func(testing.TB) *catalog.DB) {
 	db := open(t)
-	for seed := range uint64(4) {
-		log := NewLog(seed, 1, 120)
+	for seed := range uint64(3) {
+		log := NewLog(seed, 1, 100)
 		fold := event.NewSession("")
 		for _, e := range log.Entries {
 			fold.SessionID = e.Event.SessionID
 			must(t, fold.Apply(e.Event))
 			apply(t, db, e.Tenant, e.Event)
-			if e.Event.Seq%10 == 0 {
+			if e.Event.Seq%7 == 0 {
 				sameAsFold(t, db, e.Tenant, fold)
 			}
 		}
@@ -126,13 +126,13 @@ func testGolden(t *testing.T, open func(testing.TB) *catalog.DB) {
 }
 
 func testRepeats(t *testing.T, open func(testing.TB) *catalog.DB) {
-	log := NewLog(7, 6, 150)
+	log := NewLog(7, 5, 90)
 	want := inOneGo(t, open(t), log)
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		db := open(t)
 		for at := 0; at < len(log.Entries); {
-			from := max(0, at-rng.IntN(200)) // as after a restart from an older position
+			from := max(0, at-rng.IntN(120)) // as after a restart from an older position
 			at = min(len(log.Entries), from+1+rng.IntN(250))
 			applyAll(t, db, log.Entries[from:at])
 		}
@@ -156,11 +156,11 @@ func applyAll(t testing.TB, db *catalog.DB, entries []Entry) {
 }
 
 func testConcurrent(t *testing.T, open func(testing.TB) *catalog.DB) {
-	log := NewLog(8, 6, 100)
+	log := NewLog(8, 4, 60)
 	want := inOneGo(t, open(t), log)
 	db := open(t)
 	var group sync.WaitGroup
-	for seed := range uint64(4) {
+	for seed := range uint64(3) {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			for at := 0; at < len(log.Entries); {
