@@ -42,12 +42,16 @@ type Options struct {
 	Blobs      Blobs         // for snapshots too large for the KV bucket; nil: those are not kept
 	Logger     *slog.Logger
 	Observe    Observer
+	// Exclusive says that no other process uses this log: tickets that a dead
+	// process held are handed out again at once, not after a lease.
+	Exclusive bool
 }
 
 // Blobs keeps what is too large for JetStream.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error
 	Get(ctx context.Context, name string) ([]byte, error)
+	Delete(ctx context.Context, name string) error // one that is not there is fine
 }
 
 // An Observer is told what happens, for metrics. Any field may be nil.
@@ -111,6 +115,14 @@ func (l *Log) Partitions() int { return l.opts.Partitions }
 func (l *Log) Ping(ctx context.Context) error {
 	if _, err := l.js.AccountInfo(ctx); err != nil {
 		return unavailable(fmt.Errorf("ping JetStream: %w", err))
+	}
+	return nil
+}
+
+// Flush waits until the server has seen everything this process has sent.
+func (l *Log) Flush() error {
+	if err := l.nc.FlushTimeout(2 * time.Second); err != nil {
+		return unavailable(fmt.Errorf("flush: %w", err))
 	}
 	return nil
 }

@@ -74,16 +74,29 @@ func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry) error
 	case err != nil:
 		return unavailable(err)
 	default:
-		var there snapshotEntry
-		if json.Unmarshal(old.Value(), &there) == nil && there.Fold == entry.Fold && there.Seq >= entry.Seq {
-			return nil
-		}
-		_, err = l.snap.Update(ctx, k.suffix(), event.Encode(entry), old.Revision())
+		err = l.replaceSnapshot(ctx, k, entry, old)
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast {
 		return nil // another writer's snapshot is as good
 	}
 	return unavailable(err)
+}
+
+// replaceSnapshot puts a newer fold in the place of an older one, and drops the
+// older one's blob.
+func (l *Log) replaceSnapshot(ctx context.Context, k Key, entry snapshotEntry, old jetstream.KeyValueEntry) error {
+	var there snapshotEntry
+	known := json.Unmarshal(old.Value(), &there) == nil
+	if known && there.Fold == entry.Fold && there.Seq >= entry.Seq {
+		return nil
+	}
+	if _, err := l.snap.Update(ctx, k.suffix(), event.Encode(entry), old.Revision()); err != nil {
+		return err
+	}
+	if known && there.Blob != "" && there.Blob != entry.Blob && l.opts.Blobs != nil {
+		return l.opts.Blobs.Delete(ctx, there.Blob)
+	}
+	return nil
 }
 
 // Load returns the session's fold at the head that the leader gives now. A

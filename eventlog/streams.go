@@ -168,6 +168,11 @@ func checkGranted(want, got jetstream.StreamConfig) error {
 }
 
 func (l *Log) ensureConsumer(ctx context.Context) error {
+	if l.opts.Exclusive {
+		if err := l.js.DeleteConsumer(ctx, jobsStream, consumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return unavailable(fmt.Errorf("take back tickets: %w", err))
+		}
+	}
 	_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, jetstream.ConsumerConfig{
 		Durable:       consumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,

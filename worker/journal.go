@@ -123,6 +123,10 @@ func (j *journal) save(ctx context.Context, seq event.Seq, encoded []byte) error
 	return j.log.SaveSnapshot(ctx, j.key, encoded, head)
 }
 
+// closing is how long the last snapshot may take: without it the next load is
+// slower, nothing is lost.
+const closing = 2 * time.Second
+
 // Close stores a last snapshot if there is something new, and ends the writer.
 func (j *journal) Close() {
 	j.mu.Lock()
@@ -130,6 +134,8 @@ func (j *journal) Close() {
 		j.snapshot()
 	}
 	j.mu.Unlock()
+	stop := time.AfterFunc(closing, j.writer.Close)
+	defer stop.Stop()
 	j.saving.Wait()
 	j.writer.Close()
 }

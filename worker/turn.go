@@ -29,7 +29,8 @@ type turn struct {
 	beatAt    beatState
 	runs      int
 	takeover  bool
-	agentName string // of the session's first run
+	agentName string    // of the session's first run
+	startedAt time.Time // of a run that has not said anything yet; guarded by the journal
 
 	// cancels is how a running run is stopped; set while one runs.
 	cancelMu sync.Mutex
@@ -83,6 +84,7 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 		return err
 	}
 	t.journal = newJournal(t.w.log, t.key, fold, head, t.w.opts.Redactor)
+	t.journal.onAppend = t.observe
 	defer t.journal.Close()
 	if err := t.claim(); err != nil {
 		return err
@@ -287,6 +289,19 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	return err
 }
 
+// observe watches what is appended, for metrics.
+func (t *turn) observe(e event.Event) {
+	switch e.Type {
+	case event.RunStarted:
+		t.startedAt = e.Time.Time
+	case event.TextDelta:
+		if f := t.w.opts.Observe.FirstText; f != nil && !t.startedAt.IsZero() {
+			f(e.Time.Sub(t.startedAt))
+		}
+		t.startedAt = time.Time{}
+	}
+}
+
 // fail ends a run that cannot go on.
 func (t *turn) fail(ctx context.Context, run *event.Run, code event.Code, message string) error {
 	return agent.Fail(ctx, run.RunID, &agent.Failure{Code: code, Message: message}, agent.Deps{Journal: t.journal, Redactor: t.w.opts.Redactor})
@@ -337,9 +352,12 @@ func (t *turn) handOver(ctx context.Context) error {
 	if err := t.Append(e); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return errors.Join(agent.Drained, t.Sync(ctx), t.ticket.Return())
+	err := t.Sync(ctx)
+	// The server may still count on requests for tickets that this process has
+	// given up, and would hand the ticket to one of them.
+	return errors.Join(agent.Drained, err, t.w.idle(), t.ticket.Return())
 }
 
 // letGo releases an idle session.

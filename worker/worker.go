@@ -48,6 +48,8 @@ type Worker struct {
 
 	mu   sync.Mutex
 	held map[eventlog.Key]*holder
+
+	pulling sync.WaitGroup // slots that wait for a ticket
 }
 
 // New returns a worker for the given agents.
@@ -101,7 +103,7 @@ func (w *Worker) announce(ctx context.Context) error {
 // so no ticket waits in a worker.
 func (w *Worker) slot(ctx context.Context, tickets *eventlog.Tickets) {
 	for ctx.Err() == nil {
-		ticket, err := tickets.Next(ctx)
+		ticket, err := w.pull(ctx, tickets)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.opts.Logger.Warn("no ticket, trying again", "err", err)
@@ -111,6 +113,27 @@ func (w *Worker) slot(ctx context.Context, tickets *eventlog.Tickets) {
 		}
 		w.serve(ctx, ticket)
 	}
+}
+
+// pull waits for a ticket and counts as pulling meanwhile; see idle.
+func (w *Worker) pull(ctx context.Context, tickets *eventlog.Tickets) (*eventlog.Ticket, error) {
+	w.mu.Lock()
+	if err := ctx.Err(); err != nil {
+		w.mu.Unlock()
+		return nil, err
+	}
+	w.pulling.Add(1)
+	w.mu.Unlock()
+	defer w.pulling.Done()
+	return tickets.Next(ctx)
+}
+
+// idle waits, once the worker stops, until it asks for no ticket any more.
+func (w *Worker) idle() error {
+	w.mu.Lock() // no slot begins to pull after this
+	w.mu.Unlock() //nolint:staticcheck // the section is empty on purpose
+	w.pulling.Wait()
+	return w.log.Flush()
 }
 
 // serve looks after one session until nothing is left to do.

@@ -95,7 +95,7 @@ func (a *answer) take(c model.Chunk) error {
 	case model.Reasoning:
 		return a.grow(event.PartReasoning, c.Text)
 	case model.ReasoningEnd:
-		return a.closeDraft(c.Signature)
+		return a.endReasoning(c.Signature)
 	case model.CallStart:
 		return a.startCall(c)
 	case model.CallArgs:
@@ -131,6 +131,20 @@ func (a *answer) openDraft(kind event.PartType) error {
 	}
 	d.id = event.NewID("rsn")
 	return a.append(!a.run.emit.reasoning(), event.ReasoningStarted, event.ReasoningStartedData{ReasoningID: d.id, Index: d.index})
+}
+
+// endReasoning closes a block of reasoning; one that came without text, only
+// signed, is a block too.
+func (a *answer) endReasoning(signature string) error {
+	if a.open == nil || a.open.kind != event.PartReasoning {
+		if signature == "" {
+			return nil
+		}
+		if err := a.openDraft(event.PartReasoning); err != nil {
+			return err
+		}
+	}
+	return a.closeDraft(signature)
 }
 
 // start opens the message once something other than reasoning comes.

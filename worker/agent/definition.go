@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
@@ -19,17 +20,14 @@ type Definition struct {
 	Limits      Limits
 }
 
-// A ModelConfig names a model and where it is.
+// A ModelConfig names a model and where it is. Its strings may hold
+// ${secret:NAME}.
 type ModelConfig struct {
-	Provider    string // openai | anthropic | scripted
-	BaseURL     string
-	Name        string
-	APIKey      string // may hold ${secret:NAME}
-	Headers     map[string]string
-	Temperature *float64
-	MaxTokens   int
-	IdleTimeout time.Duration // a stream silent for longer is broken off; default 60 s
-	Script      string        // of provider scripted: file, relative to the agent's
+	Provider string // openai | anthropic | scripted
+	model.Endpoint
+	// Script is what provider scripted plays, the text of the file ScriptName.
+	Script     []byte
+	ScriptName string
 }
 
 // A ToolConfig is one entry of an agent's tools: exactly one of MCP and Builtin.

@@ -44,6 +44,7 @@ func (r *Run) modelStep(ctx context.Context, view *event.Session, run *event.Run
 // taken back by an event.
 func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
 	for retry := 1; ; retry++ {
+		req.Attempt = retry
 		a := newAnswer(r, req.Session)
 		result, err := r.stream(ctx, req, a)
 		if err == nil {
@@ -128,24 +129,23 @@ func (r *Run) pause(ctx context.Context, retry int, asked time.Duration) error {
 func (r *Run) listTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Tunables.ToolWait)
 	defer cancel()
-	tools, specs := map[string]tool.Tool{}, []tool.Spec(nil)
+	var all []tool.Tool
 	for _, source := range r.agent.Sources {
 		list, err := source.Tools(ctx)
+		if err != nil && r.tools != nil {
+			return nil
+		}
 		if err != nil {
-			if r.tools != nil {
-				return nil
-			}
 			return &Failure{Code: event.CodeToolMissing, Message: err.Error(), Retryable: true}
 		}
-		for _, t := range list {
-			spec := t.Spec()
-			if tools[spec.Name] == nil {
-				tools[spec.Name] = t
-				specs = append(specs, spec)
-			}
-		}
+		all = append(all, list...)
 	}
-	r.tools, r.specs = tools, specs
+	r.tools, r.specs = map[string]tool.Tool{}, nil
+	for _, t := range tool.Distinct(all) {
+		spec := t.Spec()
+		r.tools[spec.Name] = t
+		r.specs = append(r.specs, spec)
+	}
 	return nil
 }
 

@@ -2,7 +2,6 @@ package scripted
 
 import (
 	"context"
-	_ "embed" // the demo script
 	"fmt"
 	"strings"
 	"time"
@@ -11,11 +10,6 @@ import (
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
 )
-
-// Demo is the script of the demo agent.
-//
-//go:embed testdata/demo.yaml
-var Demo []byte
 
 const defaultStall = 60 * time.Second
 

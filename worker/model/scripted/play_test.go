@@ -357,7 +357,7 @@ func TestDemo(t *testing.T) {
 	} {
 		t.Run(input, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := play(t, string(Demo))
+				w := play(t, string(demo(t)))
 				w.tools = tools
 				w.start(input)
 				var names []string

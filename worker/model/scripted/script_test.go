@@ -51,13 +51,13 @@ func TestLoadNamesTheFile(t *testing.T) {
 	if _, err := Load(path + ".no"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := Load("testdata/demo.yaml"); err != nil {
+	if _, err := Load("../../../examples/agents/demo.script"); err != nil {
 		t.Error(err)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(Demo)
+	f.Add(demo(f))
 	f.Add([]byte("steps: [{text: a, calls: [{name: b, args: {c: [1, {d: '{{.Input}}'}]}}]}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
@@ -71,4 +71,14 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// demo reads the demo agent's script.
+func demo(t testing.TB) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../../../examples/agents/demo.script")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// dev runs the whole platform in this process: a NATS server without a port,
+// SQLite, a directory of artifacts, an edge and a worker.
+func dev(ctx context.Context, args []string) error {
+	s, err := parse("dev", args, devSettings, edgeSettings, workerSettings)
+	if err != nil {
+		return err
+	}
+	if s.data, err = filepath.Abs(s.data); err != nil {
+		return err
+	}
+	s.partitions, s.replicas = 1, 1
+	s.catalogURL = "sqlite:" + filepath.Join(s.data, "catalog.db")
+	s.artifactsURL = "dir:" + filepath.Join(s.data, "artifacts")
+	if err := os.MkdirAll(s.data, 0o700); err != nil {
+		return err
+	}
+	srv, err := eventlog.StartEmbedded(filepath.Join(s.data, "jetstream"), s.syncMode == "always")
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.runDev(ctx, srv), srv.Close())
+}
+
+func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
+	nc, err := srv.Connect()
+	if err != nil {
+		return err
+	}
+	st, err := s.open(ctx, nc, true)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: stop what listens there or choose another --listen", err), st.close())
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
+	g.Go(func() error { return s.serveWorker(gctx, st, true) })
+	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
+	s.greet(ln.Addr().String())
+	return errors.Join(g.Wait(), st.close())
+}
+
+func (s *settings) greet(addr string) {
+	_, dir := s.agentFiles()
+	fmt.Printf(`runlog is up on http://%[1]s
+  data    %[2]s
+  agents  %[3]s
+
+Try it:
+  curl -N -H 'Accept: text/event-stream' -d '{"agent":"demo","input":"Count to three and write it down."}' http://%[1]s/v1/runs
+  runlog run "Count to three and write it down."
+
+Ctrl-C stops it; started again on the same data, unfinished runs go on.
+`, addr, s.data, dir)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/recorder"
+	"github.com/runlog-dev/runlog/worker"
+	"github.com/runlog-dev/runlog/worker/agent"
+	"github.com/runlog-dev/runlog/worker/agents"
+	"github.com/runlog-dev/runlog/worker/redact"
+)
+
+func edgeCommand(ctx context.Context, args []string) error {
+	s, err := parse("edge", args, edgeSettings, storeSettings)
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect("edge")
+	if err != nil {
+		return err
+	}
+	st, err := s.open(ctx, nc, false)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
+	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
+	return errors.Join(g.Wait(), st.close())
+}
+
+// serveEdge runs an edge until ctx ends.
+func (s *settings) serveEdge(ctx context.Context, st *stores, ln net.Listener) error {
+	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log},
+		edge.Options{Stream: stream.Options{Ping: s.heartbeat}, DrainDelay: s.drainDelay})
+	return srv.Run(ctx, ln)
+}
+
+func workerCommand(ctx context.Context, args []string) error {
+	s, err := parse("worker", args, workerSettings, storeSettings)
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect("worker")
+	if err != nil {
+		return err
+	}
+	st, err := s.open(ctx, nc, false)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.serveWorker(gctx, st, false) })
+	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
+	return errors.Join(g.Wait(), st.close())
+}
+
+// serveWorker runs a worker and a recorder until ctx ends.
+func (s *settings) serveWorker(ctx context.Context, st *stores, exclusive bool) error {
+	secrets := redact.NewSecrets(nil)
+	redactor := secrets.Redactor(redact.Options{})
+	built, err := s.buildAgents(secrets)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, a := range built {
+			_ = a.Close()
+		}
+	}()
+	w := worker.New(st.log, st.artifacts, built, worker.Options{
+		Slots: s.slots, Grace: s.grace, Redactor: redactor, Exclusive: exclusive,
+		Logger: s.redacted(redactor), Observe: worker.Metrics(st.metrics),
+	})
+	r := recorder.New(st.log, st.catalog, recorder.Options{Log: s.log})
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.Run(gctx) })
+	g.Go(func() error { return r.Run(gctx) })
+	return g.Wait()
+}
+
+// buildAgents loads all agents; those that are wrong are reported and left out.
+func (s *settings) buildAgents(secrets *redact.Secrets) (map[string]*agent.Agent, error) {
+	fsys, dir := s.agentFiles()
+	list, err := agents.Load(fsys, dir)
+	report := func(err error) { fmt.Fprintln(os.Stderr, "runlog: agent left out:", err) }
+	if err != nil {
+		report(err)
+	}
+	self, _ := os.Executable()
+	built := map[string]*agent.Agent{}
+	for _, d := range list {
+		a, err := agents.Build(d, agents.Options{Secrets: secrets, Self: self, Logger: s.log})
+		if err != nil {
+			report(err)
+			continue
+		}
+		built[d.Name] = a
+	}
+	if len(built) == 0 {
+		return nil, fmt.Errorf("no agent in %s can run: see docs/agents.md for a file to begin with", dir)
+	}
+	return built, nil
+}

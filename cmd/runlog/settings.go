@@ -1,0 +1,139 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/runlog-dev/runlog/examples"
+	"github.com/runlog-dev/runlog/worker/redact"
+)
+
+// Settings of a server process, by flag or environment; the flag wins. Read
+// here and nowhere else.
+type settings struct {
+	data, listen, adminListen, logLevel string
+	natsURL, catalogURL, artifactsURL   string
+	agents                              string
+	partitions, replicas, slots         int
+	lease, grace, heartbeat, drainDelay time.Duration
+	syncMode                            string
+	log                                 *slog.Logger
+}
+
+// A group of settings that a command takes.
+type group func(*flag.FlagSet, *settings)
+
+func parse(name string, args []string, groups ...group) (*settings, error) {
+	s := &settings{}
+	f := flag.NewFlagSet("runlog "+name, flag.ContinueOnError)
+	for _, g := range append(groups, logSettings) {
+		g(f, s)
+	}
+	if err := f.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%w: %s takes no argument %q", errUsage, name, f.Arg(0))
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, fmt.Errorf("%w: --log %q is none of debug, info, warn, error", errUsage, s.logLevel)
+	}
+	s.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return s, nil
+}
+
+func logSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.logLevel, "log", "LOG", "warn", "debug, info, warn or error")
+}
+
+func storeSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.natsURL, "nats", "NATS_URL", "nats://127.0.0.1:4222", "NATS servers, separated by commas")
+	catalogSettings(f, s)
+	text(f, &s.artifactsURL, "artifacts", "ARTIFACTS_URL", "dir:.runlog/artifacts", "s3://bucket?endpoint=… or dir:PATH")
+	number(f, &s.partitions, "partitions", "PARTITIONS", 1, "log streams, fixed at the first start")
+	number(f, &s.replicas, "replicas", "REPLICAS", 1, "copies of each stream (3 in a cluster)")
+	span(f, &s.lease, "lease", "LEASE", 15*time.Second, "how long a silent worker keeps a session")
+	text(f, &s.adminListen, "admin-listen", "ADMIN_LISTEN", "", "address of /metrics and /debug/pprof; empty: none")
+}
+
+func catalogSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.catalogURL, "catalog", "CATALOG_URL", "sqlite:.runlog/catalog.db", "postgres://… or sqlite:FILE")
+}
+
+func edgeSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.listen, "listen", "LISTEN", "127.0.0.1:8080", "address for clients; keys are needed beyond this machine")
+	span(f, &s.heartbeat, "ping", "PING", 15*time.Second, "pause between signs of life on a stream")
+	span(f, &s.drainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
+}
+
+func workerSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.agents, "agents", "AGENTS", "", "directory of agent files; empty: ./agents, or the demo agent")
+	number(f, &s.slots, "slots", "SLOTS", 64, "sessions at once")
+	span(f, &s.grace, "grace", "GRACE", 10*time.Second, "for running tools when the worker stops")
+}
+
+func devSettings(f *flag.FlagSet, s *settings) {
+	text(f, &s.data, "data", "DATA", ".runlog", "directory of everything that is kept")
+	text(f, &s.syncMode, "sync", "SYNC", "interval", "always: each append is on the disk before it is acknowledged")
+	span(f, &s.lease, "lease", "LEASE", 15*time.Second, "how long a silent worker keeps a session")
+	text(f, &s.adminListen, "admin-listen", "ADMIN_LISTEN", "", "address of /metrics and /debug/pprof; empty: none")
+}
+
+func env(name string) (value string, ok bool) { return os.LookupEnv("RUNLOG_" + name) }
+
+func text(f *flag.FlagSet, p *string, name, variable, def, help string) {
+	if v, ok := env(variable); ok {
+		def = v
+	}
+	f.StringVar(p, name, def, help+" (RUNLOG_"+variable+")")
+}
+
+func number(f *flag.FlagSet, p *int, name, variable string, def int, help string) {
+	f.Func(name, fmt.Sprintf("%s (RUNLOG_%s) (default %d)", help, variable, def), func(v string) (err error) {
+		*p, err = strconv.Atoi(v)
+		return err
+	})
+	*p = def
+	if v, ok := env(variable); ok {
+		if n, err := strconv.Atoi(v); err == nil {
+			*p = n
+		} else {
+			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no number, using %d\n", variable, v, def)
+		}
+	}
+}
+
+func span(f *flag.FlagSet, p *time.Duration, name, variable string, def time.Duration, help string) {
+	if v, ok := env(variable); ok {
+		if d, err := time.ParseDuration(v); err == nil {
+			def = d
+		} else {
+			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no duration, using %s\n", variable, v, def)
+		}
+	}
+	f.DurationVar(p, name, def, help+" (RUNLOG_"+variable+")")
+}
+
+// agentFiles is where agents are read from: the directory that was named,
+// ./agents if it is there, else the demo agent.
+func (s *settings) agentFiles() (fsys fs.FS, dir string) {
+	if s.agents != "" {
+		return os.DirFS(s.agents), s.agents
+	}
+	if info, err := os.Stat("agents"); err == nil && info.IsDir() {
+		return os.DirFS("agents"), "agents"
+	}
+	return examples.Agents(), "built in"
+}
+
+// redacted is the log of whoever handles what users and tools say.
+func (s *settings) redacted(r *redact.Redactor) *slog.Logger { return slog.New(r.Handler(s.log.Handler())) }

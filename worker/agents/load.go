@@ -1,0 +1,314 @@
+// Package agents reads agent files and puts the agents together: their model,
+// their tools, their limits.
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/agent"
+	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// file is an agent's YAML.
+type file struct {
+	Name        string         `yaml:"name"`
+	Description string         `yaml:"description"`
+	Kind        string         `yaml:"kind"`
+	Model       modelSection   `yaml:"model"`
+	Fallback    []modelSection `yaml:"fallback"`
+	System      string         `yaml:"system"`
+	Tools       []toolSection  `yaml:"tools"`
+	Emit        emitSection    `yaml:"emit"`
+	Limits      limitSection   `yaml:"limits"`
+}
+
+type modelSection struct {
+	Provider      string            `yaml:"provider"`
+	BaseURL       string            `yaml:"base_url"`
+	Name          string            `yaml:"name"`
+	APIKey        string            `yaml:"api_key"`
+	Headers       map[string]string `yaml:"headers"`
+	Temperature   *float64          `yaml:"temperature"`
+	MaxTokens     int               `yaml:"max_tokens"`
+	IdleTimeout   duration          `yaml:"idle_timeout"`
+	StartTimeout  duration          `yaml:"start_timeout"`
+	SendReasoning bool              `yaml:"send_reasoning"`
+	Extra         map[string]any    `yaml:"extra"`
+	Script        string            `yaml:"script"`
+}
+
+type toolSection struct {
+	MCP      *mcpSection `yaml:"mcp"`
+	Builtin  string      `yaml:"builtin"`
+	Client   any         `yaml:"client"`
+	Agent    any         `yaml:"agent"`
+	Allow    []string    `yaml:"allow"`
+	Approval any         `yaml:"approval"`
+	OnCrash  string      `yaml:"on_crash"`
+	Timeout  duration    `yaml:"timeout"`
+}
+
+type mcpSection struct {
+	Name    string            `yaml:"name"`
+	Command []string          `yaml:"command"`
+	Env     map[string]string `yaml:"env"`
+	URL     string            `yaml:"url"`
+	Headers map[string]string `yaml:"headers"`
+}
+
+type emitSection struct {
+	Tools     any   `yaml:"tools"`
+	Reasoning *bool `yaml:"reasoning"`
+	Subagents *bool `yaml:"subagents"`
+}
+
+type limitSection struct {
+	Steps      int      `yaml:"steps"`
+	ToolCalls  int      `yaml:"tool_calls"`
+	Tokens     int64    `yaml:"tokens"`
+	CostUSD    *float64 `yaml:"cost_usd"`
+	Wall       duration `yaml:"wall"`
+	ToolResult size     `yaml:"tool_result"`
+}
+
+// Load reads every *.yaml and *.yml in the root of fsys, which is called dir in
+// messages. Agents whose file is wrong are left out and reported, each with
+// file, line and what is expected; the others load.
+func Load(fsys fs.FS, dir string) ([]agent.Definition, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("agents in %s: %w", dir, err)
+	}
+	var list []agent.Definition
+	var errs []error
+	from := map[string]string{}
+	for _, e := range entries {
+		if ext := path.Ext(e.Name()); e.IsDir() || ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		where := filepath.Join(dir, e.Name())
+		d, err := loadFile(fsys, e.Name(), where)
+		if err == nil && from[d.Name] != "" {
+			err = fmt.Errorf("%s: agent %q is defined in %s already: give it another name", where, d.Name, from[d.Name])
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		from[d.Name] = where
+		list = append(list, d)
+	}
+	return list, errors.Join(errs...)
+}
+
+// loadFile reads one agent's file; where is its name in messages.
+func loadFile(fsys fs.FS, name, where string) (agent.Definition, error) {
+	b, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return agent.Definition{}, fmt.Errorf("agent file %s: %w", where, err)
+	}
+	var f file
+	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+		return agent.Definition{}, fmt.Errorf("%s: %s", where, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	doc, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return agent.Definition{}, fmt.Errorf("%s: %w", where, err)
+	}
+	c := &checker{fsys: fsys, path: where, doc: doc}
+	d := c.definition(f)
+	return d, errors.Join(c.errs...)
+}
+
+// A checker turns a file into a definition and gathers what is wrong with it.
+type checker struct {
+	fsys fs.FS
+	path string
+	doc  *ast.File
+	errs []error
+}
+
+// wrong reports a problem at a YAML path such as $.model.provider.
+func (c *checker) wrong(at, format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("%s:%d: %s: %s", c.path, c.line(at), strings.TrimPrefix(at, "$."), fmt.Sprintf(format, args...)))
+}
+
+// line finds where a path, or what is left of it, stands in the file.
+func (c *checker) line(at string) int {
+	for at != "" && at != "$" {
+		if p, err := yaml.PathString(at); err == nil {
+			if node, err := p.FilterFile(c.doc); err == nil && node != nil {
+				return node.GetToken().Position.Line
+			}
+		}
+		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
+	}
+	return 1
+}
+
+func (c *checker) definition(f file) agent.Definition {
+	if f.Name == "" {
+		c.wrong("$.name", "missing: clients name the agent by it")
+	} else if err := event.CheckID("name", f.Name); err != nil {
+		c.wrong("$.name", "%v", err)
+	}
+	if f.Kind != "" && f.Kind != "llm" {
+		c.wrong("$.kind", "unsupported: %q; this version runs kind: llm", f.Kind)
+	}
+	if len(f.Fallback) > 0 {
+		c.wrong("$.fallback", "unsupported: fallback models are not built yet")
+	}
+	d := agent.Definition{Name: f.Name, Description: f.Description, System: f.System}
+	d.Model = c.model(f.Model)
+	d.Tools = c.tools(f.Tools)
+	d.Emit = c.emit(f.Emit)
+	d.Limits = c.limits(f.Limits)
+	if _, err := agent.New(d, nil, nil); err != nil {
+		c.wrong("$.system", "%v", err)
+	}
+	return d
+}
+
+var providers = []string{"openai", "anthropic", "scripted"}
+
+func (c *checker) model(m modelSection) agent.ModelConfig {
+	if !slices.Contains(providers, m.Provider) {
+		c.wrong("$.model.provider", "%q is none of %s", m.Provider, strings.Join(providers, ", "))
+	}
+	out := agent.ModelConfig{Provider: m.Provider, ScriptName: m.Script, Endpoint: model.Endpoint{
+		BaseURL: m.BaseURL, Name: m.Name, APIKey: m.APIKey, Headers: m.Headers, Temperature: m.Temperature, MaxTokens: m.MaxTokens,
+		IdleTimeout: time.Duration(m.IdleTimeout), StartTimeout: time.Duration(m.StartTimeout), SendReasoning: m.SendReasoning, Extra: m.Extra,
+	}}
+	if m.Provider != "scripted" {
+		if m.Name == "" {
+			c.wrong("$.model.name", "missing: the model's name as its server knows it")
+		}
+		return out
+	}
+	if m.Script == "" {
+		c.wrong("$.model.script", "missing: the YAML file beside this one that the scripted model plays")
+	} else if script, err := fs.ReadFile(c.fsys, path.Clean(m.Script)); err != nil {
+		c.wrong("$.model.script", "%v", err)
+	} else {
+		out.Script = script
+	}
+	if out.Name == "" {
+		out.Name = strings.TrimSuffix(path.Base(m.Script), path.Ext(m.Script))
+	}
+	return out
+}
+
+func (c *checker) tools(list []toolSection) []agent.ToolConfig {
+	var out []agent.ToolConfig
+	for i, t := range list {
+		at := "$.tools[" + strconv.Itoa(i) + "]"
+		if c.tool(at, t) {
+			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Allow: t.Allow, OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout)})
+		}
+	}
+	return out
+}
+
+func (c *checker) tool(at string, t toolSection) bool {
+	before := len(c.errs)
+	switch {
+	case t.Client != nil:
+		c.wrong(at+".client", "unsupported: tools that the client runs are not built yet")
+	case t.Agent != nil:
+		c.wrong(at+".agent", "unsupported: sub-agents are not built yet")
+	case (t.MCP == nil) == (t.Builtin == ""):
+		c.wrong(at, "give exactly one of mcp and builtin")
+	case t.Builtin != "" && t.Builtin != "write_artifact" && t.Builtin != "read_artifact":
+		c.wrong(at+".builtin", "%q is none of write_artifact, read_artifact", t.Builtin)
+	}
+	if t.Approval != nil && t.Approval != "never" {
+		c.wrong(at+".approval", "unsupported: approvals are not built yet; only never")
+	}
+	if t.OnCrash != "" && t.OnCrash != "retry" && t.OnCrash != "fail" {
+		c.wrong(at+".on_crash", "%q is none of retry, fail (ask is not built yet)", t.OnCrash)
+	}
+	return len(c.errs) == before
+}
+
+func (c *checker) mcp(at string, m *mcpSection) *agent.MCPConfig {
+	if m == nil {
+		return nil
+	}
+	switch {
+	case m.Name == "":
+		c.wrong(at+".mcp.name", "missing: errors and logs name the server by it")
+	case (len(m.Command) == 0) == (m.URL == ""):
+		c.wrong(at+".mcp", "give exactly one of command (a list) and url")
+	}
+	return &agent.MCPConfig{Name: m.Name, Command: m.Command, Env: m.Env, URL: m.URL, Headers: m.Headers}
+}
+
+func (c *checker) emit(e emitSection) event.Emit {
+	out := event.Emit{Reasoning: e.Reasoning, Subagents: e.Subagents}
+	if e.Tools != nil {
+		if err := out.Tools.UnmarshalJSON(event.Encode(e.Tools)); err != nil {
+			c.wrong("$.emit.tools", "%v", err)
+		}
+	}
+	return out
+}
+
+func (c *checker) limits(l limitSection) agent.Limits {
+	if l.CostUSD != nil {
+		c.wrong("$.limits.cost_usd", "unsupported: money budgets are not built yet")
+	}
+	if l.ToolResult > agent.DefaultToolResult {
+		c.wrong("$.limits.tool_result", "at most %d KiB: a result must fit one event", agent.DefaultToolResult>>10)
+	}
+	if l.ToolResult != 0 && l.ToolResult < 1024 {
+		c.wrong("$.limits.tool_result", "at least 1KiB")
+	}
+	return agent.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, Wall: time.Duration(l.Wall), ToolResult: int(l.ToolResult)}
+}
+
+// duration is written as Go does: 90s, 30m.
+type duration time.Duration
+
+// UnmarshalYAML reads a duration.
+func (d *duration) UnmarshalYAML(b []byte) error {
+	v, err := time.ParseDuration(strings.Trim(strings.TrimSpace(string(b)), `"'`))
+	if err != nil || v <= 0 {
+		return fmt.Errorf("%q is no duration: write 90s, 30m or 2h", strings.TrimSpace(string(b)))
+	}
+	*d = duration(v)
+	return nil
+}
+
+// size is a number of bytes: 65536, 512KiB, 1MiB.
+type size int
+
+// UnmarshalYAML reads a size.
+func (s *size) UnmarshalYAML(b []byte) error {
+	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+	unit := 1
+	for suffix, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = strings.TrimSpace(rest), n
+		}
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is no size: write 65536, 512KiB or 1MiB", strings.TrimSpace(string(b)))
+	}
+	*s = size(n * unit)
+	return nil
+}
