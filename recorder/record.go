@@ -31,7 +31,11 @@ func (p *partition) record(ctx context.Context, end uint64, goOn func(context.Co
 	}
 	ctx, stop := context.WithCancel(ctx)
 	frames, ended := p.pump(ctx)
-	defer func() { stop(); _ = <-ended }()
+	defer func() {
+		stop()
+		for range ended { // until the goroutine is done
+		}
+	}()
 
 	tick := time.NewTicker(p.opts.Lease / 3)
 	defer tick.Stop()
