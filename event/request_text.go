@@ -92,10 +92,14 @@ func (c *ToolCall) failure() string {
 	return word + ": " + c.Message
 }
 
+// modelHead is how much of a cut result a model is given, in bytes: enough to
+// see what it is, not so much that it fills the context. It can read on.
+const modelHead = 32 << 10
+
 // output is the content as text; structured output stands in where there is none.
 func (c *ToolCall) output() string {
 	list := make([]string, 0, len(c.Content))
-	for _, p := range c.Content {
+	for _, p := range c.shown() {
 		if text := p.asText(); !blank(text) {
 			list = append(list, text)
 		}
@@ -106,13 +110,28 @@ func (c *ToolCall) output() string {
 	return strings.Join(list, "\n")
 }
 
+// shown is the content, of a cut result only its head.
+func (c *ToolCall) shown() []Part {
+	if !c.Truncated {
+		return c.Content
+	}
+	left := modelHead
+	var out []Part
+	for _, p := range c.Content {
+		p.Text = runes(p.Text, left)
+		left -= len(p.Text)
+		out = append(out, p)
+	}
+	return out
+}
+
 // cutNote tells how to read the rest of a result that is larger than its limit.
 func (c *ToolCall) cutNote() string {
 	if !c.Truncated {
 		return ""
 	}
 	shown := 0
-	for _, p := range c.Content {
+	for _, p := range c.shown() {
 		shown += len(p.Text)
 	}
 	if c.Artifact == nil {
@@ -139,17 +158,24 @@ func objectArgs(raw string) (args, note string) {
 	return "{}", "[The arguments of this call were not a JSON object and are replaced by {}. They were: " + quote + "]"
 }
 
-// cutText cuts at a rune boundary.
+// cutText cuts at a rune boundary, visibly.
 func cutText(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return runes(s, limit) + "…"
+}
+
+// runes is the beginning of s of at most limit bytes, whole runes.
+func runes(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
 	for limit > 0 && !utf8.RuneStart(s[limit]) {
 		limit--
 	}
-	return s[:limit] + "…"
+	return s[:limit]
 }
-
 // pairSurrogates replaces escapes of half a UTF-16 pair, which some servers
 // refuse together with the whole request.
 func pairSurrogates(s string) string {
