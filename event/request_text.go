@@ -118,9 +118,12 @@ func (c *ToolCall) shown() []Part {
 	left := modelHead
 	var out []Part
 	for _, p := range c.Content {
+		whole := len(p.Text)
 		p.Text = runes(p.Text, left)
-		left -= len(p.Text)
 		out = append(out, p)
+		if left -= len(p.Text); len(p.Text) < whole {
+			break
+		}
 	}
 	return out
 }
@@ -176,6 +179,7 @@ func runes(s string, limit int) string {
 	}
 	return s[:limit]
 }
+
 // pairSurrogates replaces escapes of half a UTF-16 pair, which some servers
 // refuse together with the whole request.
 func pairSurrogates(s string) string {
