@@ -45,7 +45,7 @@ func checkPrefixes(events []Event) error {
 		if err := s.Apply(e); err != nil {
 			return err
 		}
-		before := s.copyText(e)
+		before := now(s)
 		body := s.OpenAIMessages("be brief")
 		if err := validOpenAI(body); err != nil {
 			return fmt.Errorf("openai after %s %d: %w\n%s", e.Type, e.Seq, err, body)
@@ -54,17 +54,17 @@ func checkPrefixes(events []Event) error {
 		if err := validAnthropic(body); err != nil || sys == "" {
 			return fmt.Errorf("anthropic after %s %d: system %q, %w\n%s", e.Type, e.Seq, sys, err, body)
 		}
-		if after := s.copyText(e); after != before {
+		if after := now(s); after != before {
 			return fmt.Errorf("building a request after %d changed the session:\n%s\nfrom\n%s", e.Seq, after, before)
 		}
 	}
 	return nil
 }
 
-// copyText is the session as text after every fifth event: enough to see that
+// now is the session as text after every fifth event: enough to see that
 // building a request does not change it.
-func (s *Session) copyText(e Event) string {
-	if e.Seq%5 > 0 {
+func now(s *Session) string {
+	if s.Seq%5 > 0 {
 		return ""
 	}
 	return string(Encode(s))

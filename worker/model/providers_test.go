@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -334,11 +335,9 @@ func TestAnErrorOfEmitEndsTheStream(t *testing.T) {
 // The caller's own slowness is not the server's silence.
 func TestASlowReaderIsNoStall(t *testing.T) {
 	each(t, []modeltest.Step{{Text: spoken}}, func(t *testing.T, p provider, s *modeltest.Server) {
-		m := p.model(t, s, func(e *model.Endpoint) { e.IdleTimeout = 40 * time.Millisecond })
-		_, err := m.Stream(t.Context(), request(), func(model.Chunk) error {
-			<-time.After(100 * time.Millisecond)
-			return nil
-		})
+		m := p.model(t, s, func(e *model.Endpoint) { e.IdleTimeout = 400 * time.Millisecond })
+		slow := sync.OnceFunc(func() { <-time.After(time.Second) })
+		_, err := m.Stream(t.Context(), request(), func(model.Chunk) error { slow(); return nil })
 		if err != nil {
 			t.Error(err)
 		}

@@ -132,7 +132,7 @@ func TestRefusedMembersAreLeftOut(t *testing.T) {
 func TestAFinishedAnswerNeedsNoEnd(t *testing.T) {
 	for _, fault := range []string{modeltest.FaultCut, modeltest.FaultStall, modeltest.FaultEnd} {
 		s := serve(t, modeltest.Step{Text: "0123456789abcdef", Fault: fault, After: 99})
-		if text, _, _, res := stream(t, s, model.Endpoint{IdleTimeout: 50 * time.Millisecond}); text != "0123456789abcdef" || res.FinishReason != event.FinishStop {
+		if text, _, _, res := stream(t, s, model.Endpoint{IdleTimeout: 500 * time.Millisecond}); text != "0123456789abcdef" || res.FinishReason != event.FinishStop {
 			t.Errorf("%s: text %q, finish %q", fault, text, res.FinishReason)
 		}
 	}
