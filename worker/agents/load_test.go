@@ -1,0 +1,88 @@
+package agents
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/runlog-dev/runlog/examples"
+	"github.com/runlog-dev/runlog/worker/redact"
+)
+
+const good = `name: good
+model: {provider: openai, base_url: "http://127.0.0.1:11434/v1", name: llama}
+system: "Today is {{.Date}}."
+tools:
+  - builtin: write_artifact
+  - mcp: {name: files, command: [server], env: {TOKEN: "${secret:FILES_TOKEN}"}}
+    allow: [read_file]
+    on_crash: retry
+    timeout: 90s
+emit: {tools: [read_file], reasoning: false}
+limits: {steps: 5, wall: 10m, tool_result: 64KiB}
+`
+
+func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
+	for name, c := range map[string]struct{ yaml, want string }{
+		"unknown field":     {"name: x\nmodle: {}\n", "bad.yaml"},
+		"broken yaml":       {"name: [x\n", "bad.yaml"},
+		"no name":           {"model: {provider: openai, name: m}\n", "bad.yaml:1: name: missing"},
+		"provider":          {"name: x\nmodel:\n  provider: acme\n  name: m\n", `bad.yaml:3: model.provider: "acme" is none of openai, anthropic, scripted`},
+		"model name":        {"name: x\nmodel:\n  provider: openai\n", "model.name: missing"},
+		"template":          {"name: x\nmodel: {provider: openai, name: m}\n\nsystem: \"{{.Nope\"\n", "bad.yaml:4: system"},
+		"duration":          {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  wall: soon\n", "no duration"},
+		"too large results": {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  tool_result: 9MiB\n", "bad.yaml:4: limits.tool_result: at most 512 KiB"},
+		"approval":          {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    approval: required\n", "bad.yaml:5: tools[0].approval: unsupported"},
+		"client tool":       {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - client: {name: pick}\n", "bad.yaml:4: tools[0].client: unsupported"},
+		"sub-agent":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - agent: other\n", "unsupported"},
+		"fallback":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\n", "fallback: unsupported"},
+		"kind":              {"name: x\nkind: agui\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: unsupported"},
+		"both":              {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    mcp: {name: a, url: http://x}\n", "exactly one of mcp and builtin"},
+		"emit":              {"name: x\nmodel: {provider: openai, name: m}\nemit:\n  tools: 7\n", "bad.yaml:4: emit.tools: expected"},
+		"script":            {"name: x\nmodel: {provider: scripted, script: none.script}\n", "bad.yaml:2: model.script"},
+		"same name":         {"name: good\nmodel: {provider: openai, name: m}\n", `agent "good" is defined in`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := fstest.MapFS{"good.yaml": {Data: []byte(good)}, "bad.yaml": {Data: []byte(c.yaml)}, "notes.txt": {Data: []byte("x")}}
+			list, err := Load(fsys, "agents")
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "agents/") {
+				t.Errorf("the error is\n%v\nwant %s", err, c.want)
+			}
+			if len(list) != 1 || list[0].Name != "good" {
+				t.Errorf("loaded %+v", list)
+			}
+		})
+	}
+}
+
+func TestAGoodFile(t *testing.T) {
+	list, err := Load(fstest.MapFS{"good.yaml": {Data: []byte(good)}}, "agents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := list[0]
+	if d.Limits.ToolResult != 64<<10 || d.Tools[1].Timeout.Seconds() != 90 || d.Emit.Tools.Has("write_file") || !d.Emit.Tools.Has("read_file") {
+		t.Errorf("read %+v", d)
+	}
+	secrets := redact.NewSecrets(func(string) (string, error) { return "", redact.ErrUnknown })
+	if _, err := Build(d, Options{Secrets: secrets, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "FILES_TOKEN") {
+		t.Errorf("a missing secret gives %v", err)
+	}
+	secrets = redact.NewSecrets(func(string) (string, error) { return "value of the secret", nil })
+	if _, err := Build(d, Options{Secrets: secrets, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheDemoAgentBuilds(t *testing.T) {
+	list, err := Load(examples.Agents(), "built in")
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	for _, d := range list {
+		if _, err := Build(d, Options{Secrets: redact.NewSecrets(nil), Self: "runlog", Logger: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Error(err)
+		}
+	}
+}
