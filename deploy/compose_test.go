@@ -301,11 +301,7 @@ func portOf(addr string) string {
 }
 
 func TestNATSConfigurationIsValid(t *testing.T) {
-	server := filepath.Join(testservers.Root(t), "bin", "nats-server")
-	if _, err := os.Stat(server); err != nil && os.Getenv("CI") != "true" {
-		t.Skip("bin/nats-server is not there: run make tools")
-	}
-	cmd := exec.Command(server, "-t", "-c", filepath.Join(testservers.Root(t), "deploy/nats/nats.conf"))
+	cmd := exec.Command(testservers.Tool(t, "nats-server"), "-t", "-c", filepath.Join(testservers.Root(t), "deploy/nats/nats.conf"))
 	cmd.Env = append(os.Environ(), "NATS_NAME=nats1", "NATS_PASSWORD=secret")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("nats-server -t: %v\n%s", err, out)

@@ -26,9 +26,9 @@ type local struct {
 // newLocal makes sure that nothing outlives the test. The directory is one that Postgres' user can enter.
 func newLocal(t *testing.T, bin string) *local {
 	t.Helper()
-	testservers.Postgres(t) // skips, or fails in CI, where there is none
-	testservers.NATS(t, 1)
-	testservers.S3(t)
+	for _, program := range []string{"nats-server", "postgres", "versitygw", "nginx"} {
+		testservers.Tool(t, program)
+	}
 	dir, err := os.MkdirTemp("", "runlog-local-")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type Node struct {
 // addresses: a client knows those of its URL, and one that goes through a Proxy stays behind it.
 func NATS(t testing.TB, nodes int) *Cluster {
 	t.Helper()
-	bin := tool(t, "nats-server")
+	bin := Tool(t, "nats-server")
 	dir := testDir(t, "nats")
 	c := &Cluster{t: t}
 	routes := make([]string, nodes)

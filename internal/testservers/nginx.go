@@ -1,6 +1,7 @@
 package testservers
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -38,17 +39,19 @@ uwsgi_temp_path uwsgi; scgi_temp_path scgi;
 
 func nginxFiles(t testing.TB, conf string) (bin, path, dir string) {
 	t.Helper()
-	bin, err := exec.LookPath("nginx")
-	if err != nil {
-		bin, err = exec.LookPath("/usr/sbin/nginx")
-	}
-	if err != nil {
-		missing(t, "nginx is not installed: run make test, or apt-get install nginx")
-	}
-	dir = testDir(t, "nginx")
-	path, err = writeFile(dir, "nginx.conf", strings.Replace(conf, "http {", "http {"+nginxPaths, 1))
+	bin, dir = Tool(t, "nginx"), testDir(t, "nginx")
+	path, err := writeFile(dir, "nginx.conf", strings.Replace(conf, "http {", "http {"+nginxPaths, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bin, path, dir
+}
+
+func findNginx() (string, error) {
+	for _, name := range []string{"nginx", "/usr/sbin/nginx"} { // often not in a user's PATH
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("nginx is not installed: run make test, or apt-get install nginx")
 }

@@ -29,7 +29,7 @@ var postgresOptions = []string{
 // the process; the database is dropped at the end of the test.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	postgresBinaries(t)
+	Tool(t, "postgres")
 	server, err := sharedPostgres()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ type PostgresServer struct {
 // StartPostgres starts a Postgres server that belongs to this test. Its data survives Stop, Kill and Start.
 func StartPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
-	postgresBinaries(t)
+	Tool(t, "postgres")
 	server, err := newPostgres(t)
 	if err != nil {
 		t.Fatal(err)
@@ -160,13 +160,6 @@ func (s *PostgresServer) url(database string) string {
 		RawQuery: "sslmode=disable",
 	}
 	return u.String()
-}
-
-func postgresBinaries(t testing.TB) {
-	t.Helper()
-	if _, err := postgresDir(); err != nil {
-		missing(t, "%v", err)
-	}
 }
 
 // postgresDir finds the newest server that the distribution's packages, or PATH, offer.

@@ -44,12 +44,12 @@ func judge(f func(v *verdict)) *verdict {
 
 func TestMissingServiceSkipsExceptInCI(t *testing.T) {
 	t.Setenv("CI", "")
-	here := judge(func(v *verdict) { tool(v, "no-such-program") })
+	here := judge(func(v *verdict) { Tool(v, "no-such-program") })
 	if here.failed != "" || !strings.Contains(here.skipped, "make tools") {
 		t.Errorf("on a developer's machine: skipped %q, failed %q", here.skipped, here.failed)
 	}
 	t.Setenv("CI", "true")
-	ci := judge(func(v *verdict) { tool(v, "no-such-program") })
+	ci := judge(func(v *verdict) { Tool(v, "no-such-program") })
 	if ci.skipped != "" || !strings.Contains(ci.failed, "make tools") {
 		t.Errorf("in CI: skipped %q, failed %q", ci.skipped, ci.failed)
 	}

@@ -28,7 +28,7 @@ const (
 // The server is shared by all tests of the process.
 func S3(t testing.TB) string {
 	t.Helper()
-	tool(t, "versitygw")
+	Tool(t, "versitygw")
 	server, err := sharedS3()
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ type S3Server struct {
 // StartS3 starts an S3 server that belongs to this test. Its data survives Stop, Kill and Start.
 func StartS3(t testing.TB) *S3Server {
 	t.Helper()
-	tool(t, "versitygw")
+	Tool(t, "versitygw")
 	server, err := newS3(t)
 	if err != nil {
 		t.Fatal(err)

@@ -40,14 +40,34 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 	}
 })
 
-// tool returns the path of a program that `make tools` builds into <root>/bin.
-func tool(t testing.TB, name string) string {
+// Tool returns the path of a server's program: postgres and initdb of the newest installation, nginx, or one that
+// `make tools` builds into <root>/bin. If it is not there, the test is skipped, or fails in CI.
+func Tool(t testing.TB, name string) string {
 	t.Helper()
-	path := filepath.Join(Root(t), "bin", name)
-	if _, err := os.Stat(path); err != nil {
-		missing(t, "bin/%s is not there: run make tools", name)
+	path, err := findTool(name)
+	if err != nil {
+		missing(t, "%v", err)
 	}
 	return path
+}
+
+func findTool(name string) (string, error) {
+	switch name {
+	case "postgres", "initdb":
+		dir, err := postgresDir()
+		return filepath.Join(dir, name), err
+	case "nginx":
+		return findNginx()
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("bin/%s is not there: run make tools", name)
+	}
+	return path, nil
 }
 
 // missing skips the test, or fails it in CI, where everything has to be there.
