@@ -12,7 +12,8 @@ import (
 // Frames yields every frame of a partition after a stream position, in the
 // order of the stream, and then follows it until ctx ends. For the recorder,
 // which reads for everyone; viewers use Live. It survives reconnects and leader
-// changes; an error ends it.
+// changes. A frame that cannot be read comes as an error with its Pos, and the
+// next one follows; any other error ends it.
 func (l *Log) Frames(ctx context.Context, partition int, after uint64) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		cons, err := l.js.OrderedConsumer(ctx, streamName(partition), jetstream.OrderedConsumerConfig{
@@ -40,8 +41,7 @@ func (l *Log) Frames(ctx context.Context, partition int, after uint64) iter.Seq2
 				yield(Frame{}, unavailable(fmt.Errorf("follow partition %d: %w", partition, err)))
 				return
 			}
-			f, err := storedFrame(msg)
-			if !yield(f, err) || err != nil {
+			if f, err := storedFrame(msg); !yield(f, err) {
 				return
 			}
 		}
@@ -53,13 +53,14 @@ func storedFrame(msg jetstream.Msg) (Frame, error) {
 	if err != nil {
 		return Frame{}, fmt.Errorf("frame: %w", err)
 	}
+	unreadable := Frame{Pos: meta.Sequence.Stream} // so that a reader can pass it over
 	t := tokens(msg.Subject())
 	if len(t) != 4 {
-		return Frame{}, fmt.Errorf("frame %d has subject %q", meta.Sequence.Stream, msg.Subject())
+		return unreadable, fmt.Errorf("frame %d has subject %q", meta.Sequence.Stream, msg.Subject())
 	}
 	k, err := parseKey(t[2], t[3])
 	if err != nil {
-		return Frame{}, fmt.Errorf("frame %d: %w", meta.Sequence.Stream, err)
+		return unreadable, fmt.Errorf("frame %d: %w", meta.Sequence.Stream, err)
 	}
 	f, err := newFrame(k, meta.Sequence.Stream, nats.Header(msg.Headers()), msg.Data())
 	f.Time = meta.Timestamp

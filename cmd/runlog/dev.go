@@ -49,9 +49,13 @@ func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: stop what listens there or choose another --listen", err), st.close())
 	}
+	e, err := s.buildAgents()
+	if err != nil {
+		return errors.Join(err, st.close())
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
-	g.Go(func() error { return s.serveWorker(gctx, st, true) })
+	g.Go(func() error { return s.serveWorker(gctx, st, e, true) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
 	s.greet(ln.Addr().String())
 	return errors.Join(g.Wait(), st.close())

@@ -61,30 +61,36 @@ func workerCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	a, err := s.buildAgents()
+	if err != nil {
+		return errors.Join(err, st.close())
+	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serveWorker(gctx, st, false) })
+	g.Go(func() error { return s.serveWorker(gctx, st, a, false) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
 	return errors.Join(g.Wait(), st.close())
 }
 
-// serveWorker runs a worker and a recorder until ctx ends.
-func (s *settings) serveWorker(ctx context.Context, st *stores, exclusive bool) error {
-	secrets := redact.NewSecrets(nil)
-	redactor := secrets.Redactor(redact.Options{})
-	built, err := s.buildAgents(secrets)
-	if err != nil {
-		return err
+// An ensemble is what a worker runs: agents, and what keeps their secrets.
+type ensemble struct {
+	agents   map[string]*agent.Agent
+	redactor *redact.Redactor
+}
+
+func (e *ensemble) close() {
+	for _, a := range e.agents {
+		_ = a.Close()
 	}
-	defer func() {
-		for _, a := range built {
-			_ = a.Close()
-		}
-	}()
-	w := worker.New(st.log, st.artifacts, built, worker.Options{
-		Slots: s.slots, Grace: s.grace, Redactor: redactor, Exclusive: exclusive,
-		Logger: s.redacted(redactor), Observe: worker.Metrics(st.metrics),
+}
+
+// serveWorker runs a worker and a recorder until ctx ends.
+func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, exclusive bool) error {
+	defer e.close()
+	w := worker.New(st.log, st.artifacts, e.agents, worker.Options{
+		Slots: s.slots, Grace: s.grace, Redactor: e.redactor, Exclusive: exclusive,
+		Logger: s.redacted(e.redactor), Observe: worker.Metrics(st.metrics),
 	})
-	r := recorder.New(st.log, st.catalog, recorder.Options{Log: s.log})
+	r := recorder.New(st.log, st.catalog, recorder.Options{Log: s.log, Observe: recorder.Metrics(st.metrics)})
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(gctx) })
 	g.Go(func() error { return r.Run(gctx) })
@@ -92,7 +98,9 @@ func (s *settings) serveWorker(ctx context.Context, st *stores, exclusive bool) 
 }
 
 // buildAgents loads all agents; those that are wrong are reported and left out.
-func (s *settings) buildAgents(secrets *redact.Secrets) (map[string]*agent.Agent, error) {
+func (s *settings) buildAgents() (*ensemble, error) {
+	secrets := redact.NewSecrets(nil)
+	e := &ensemble{map[string]*agent.Agent{}, secrets.Redactor(redact.Options{})} // before any secret is resolved
 	fsys, dir := s.agentFiles()
 	list, err := agents.Load(fsys, dir)
 	report := func(err error) { fmt.Fprintln(os.Stderr, "runlog: agent left out:", err) }
@@ -100,17 +108,16 @@ func (s *settings) buildAgents(secrets *redact.Secrets) (map[string]*agent.Agent
 		report(err)
 	}
 	self, _ := os.Executable()
-	built := map[string]*agent.Agent{}
 	for _, d := range list {
-		a, err := agents.Build(d, agents.Options{Secrets: secrets, Self: self, Logger: s.log})
+		a, err := agents.Build(d, agents.Options{Secrets: secrets, Self: self, Logger: s.redacted(e.redactor)})
 		if err != nil {
 			report(err)
 			continue
 		}
-		built[d.Name] = a
+		e.agents[d.Name] = a
 	}
-	if len(built) == 0 {
+	if len(e.agents) == 0 {
 		return nil, fmt.Errorf("no agent in %s can run: see docs/agents.md for a file to begin with", dir)
 	}
-	return built, nil
+	return e, nil
 }
