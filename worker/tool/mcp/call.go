@@ -16,10 +16,6 @@ import (
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
-// stuckAfter is how long a call may take to end once it was cancelled. The SDK
-// returns at once unless the server no longer reads.
-const stuckAfter = 5 * time.Second
-
 // A remote is one tool of a server. It outlives the connection.
 type remote struct {
 	server *Server
@@ -51,6 +47,8 @@ func (t *remote) Call(caller context.Context, call tool.Call) (tool.Result, erro
 	case ctx.Err() != nil && sent:
 		return tool.Result{}, fmt.Errorf("tool %s gave no answer within %s: %w (%w)",
 			t.spec.Name, t.spec.Timeout, context.DeadlineExceeded, tool.ErrEffectUnknown)
+	case ctx.Err() != nil:
+		return tool.Result{}, t.unavailable(false, fmt.Errorf("no connection within %s", t.spec.Timeout))
 	case isAnswer(err):
 		return failed(answerText(err)), nil
 	}
@@ -74,7 +72,7 @@ func (s *Server) call(ctx context.Context, name string, call tool.Call) (res *sd
 			return nil, false, err
 		}
 		res, sent, again, err := l.call(ctx, name, call)
-		if err == nil {
+		if err == nil || isAnswer(err) {
 			s.answered()
 		}
 		if again {
@@ -148,12 +146,13 @@ func (l *link) reason(err error) error {
 }
 
 // endIfStuck ends the connection if a cancelled call cannot end, because the
-// server does not read what is sent to it: every later call would hang too.
+// server does not read what is sent to it: every later call would hang too. The
+// SDK returns at once otherwise.
 func (l *link) endIfStuck(ended <-chan outcome) {
 	select {
 	case <-ended:
 	case <-l.done:
-	case <-time.After(stuckAfter):
+	case <-time.After(l.server.stuckAfter):
 		l.server.discard(l, errors.New("it reads no more"))
 		l.close()
 	}

@@ -22,7 +22,7 @@ const patience = 20 * time.Second
 // open starts the test binary in a role as a server over stdio.
 func open(t *testing.T, role string, change ...func(*mcp.Options)) *mcp.Server {
 	t.Helper()
-	opt := mcp.Options{Name: role, Command: []string{os.Args[0]}, Env: map[string]string{roleEnv: role}}
+	opt := mcp.Options{Name: role, Command: []string{os.Args[0]}, Env: map[string]string{roleEnv: role, "GORACE": "atexit_sleep_ms=0"}}
 	for _, f := range change {
 		f(&opt)
 	}

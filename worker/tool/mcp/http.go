@@ -14,14 +14,20 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// newWeb bounds how long a connection may take; how long an answer may, each call
+// says itself.
+func newWeb() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	t.MaxIdleConnsPerHost = 16
+	return t
+}
+
 func (s *Server) httpTransport(w *wire) sdk.Transport {
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
-	base.MaxIdleConnsPerHost = 16
 	home, _ := url.Parse(s.opt.URL) // Check has read it
 	return &sdk.StreamableClientTransport{
 		Endpoint:     s.opt.URL,
-		HTTPClient:   &http.Client{Transport: &roundTripper{base: base, wire: w, home: home, headers: s.opt.Headers}},
+		HTTPClient:   &http.Client{Transport: &roundTripper{base: s.web, wire: w, home: home, headers: s.opt.Headers}},
 		MaxRetries:   3,
 		MaxEventSize: 4 * s.opt.MaxFrame, // wire has the limit, and lets messages grow
 	}

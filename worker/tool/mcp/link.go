@@ -96,12 +96,14 @@ func (s *Server) connect(d *dial, wait time.Duration) {
 	defer s.mu.Unlock()
 	s.dialing = nil
 	switch {
+	case s.closed:
+		if d.link != nil {
+			d.link.close()
+		}
+		d.err = errClosed
 	case d.err != nil:
 		s.log.Warn("mcp server not reached", "err", d.err)
 		s.backOff(d.err)
-	case s.closed:
-		d.err = errClosed
-		d.link.close()
 	default:
 		s.link = d.link
 	}

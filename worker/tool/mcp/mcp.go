@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -102,10 +103,13 @@ type Server struct {
 	log     *slog.Logger
 	reports reports
 
+	web    *http.Transport // for all links over HTTP
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // dials, and watchers of links
 	tokens atomic.Int64
+
+	stuckAfter time.Duration // how long a cancelled call may take to end
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -119,7 +123,7 @@ type Server struct {
 // Open prepares a server. It starts nothing: the first Tools or Call does.
 func Open(opt Options) *Server {
 	opt = opt.withDefaults()
-	s := &Server{opt: opt, log: opt.Log}
+	s := &Server{opt: opt, log: opt.Log, web: newWeb(), stuckAfter: 5 * time.Second}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -132,9 +136,9 @@ func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 		return nil, s.missing(ctx, err)
 	}
 	defer s.release(l)
-	ctx, cancel := context.WithTimeout(ctx, s.opt.ConnectTimeout)
+	bounded, cancel := context.WithTimeout(ctx, s.opt.ConnectTimeout)
 	defer cancel()
-	tools, err := l.list(ctx)
+	tools, err := l.list(bounded)
 	if err != nil {
 		return nil, s.missing(ctx, fmt.Errorf("list its tools: %w", plain(err)))
 	}
@@ -154,6 +158,7 @@ func (s *Server) Close() error {
 		l.close()
 	}
 	s.wg.Wait()
+	s.web.CloseIdleConnections()
 	return nil
 }
 

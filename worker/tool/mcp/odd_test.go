@@ -41,6 +41,11 @@ func (s *oddServer) serve() error {
 	case "mute": // never answers, not even the handshake
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
+	case "once": // and then never again
+		if os.Mkdir(os.Getenv("MCP_TEST_MARK"), 0o700) != nil {
+			_, err := io.Copy(io.Discard, os.Stdin)
+			return err
+		}
 	case "broken":
 		return errors.New("cannot find module demo: run npm install")
 	case "stubborn":

@@ -177,6 +177,32 @@ func TestACallerWhoGivesUpDoesNotWaitForTheConnection(t *testing.T) {
 	}
 }
 
+func TestACallThatFindsNoConnectionWasNotSent(t *testing.T) {
+	s := open(t, "once", func(o *mcp.Options) {
+		o.Env["MCP_TEST_MARK"] = t.TempDir() + "/mark"
+		o.Timeout = 100 * time.Millisecond
+	})
+	ping := find(t, s, "ping")
+	pid, _ := strconv.Atoi(textOf(do(t, s, "ping", `{}`)))
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, strconv.Itoa(pid))
+	for deadline := time.Now().Add(patience); ; { // the first call may still meet the dead one
+		if time.Now().After(deadline) {
+			t.Fatal("no call said that there is no connection")
+		}
+		_, err := ping.Call(t.Context(), tool.Call{Args: `{}`})
+		mustBe(t, err, tool.ErrUnavailable)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("taken for a timeout of the tool: %v", err)
+		}
+		if !errors.Is(err, tool.ErrEffectUnknown) && strings.Contains(err.Error(), "no connection within 100ms") {
+			return
+		}
+	}
+}
+
 func TestAnAnswerOverTheLimitFailsItsCallOnly(t *testing.T) {
 	var e *ear
 	s := open(t, "odd", func(o *mcp.Options) { e = listen(o) })
@@ -219,6 +245,7 @@ func TestNoiseIsBoundedAndSkipped(t *testing.T) {
 func TestAServerThatReadsNoMoreIsReplaced(t *testing.T) {
 	var e *ear
 	s := open(t, "odd", func(o *mcp.Options) { e = listen(o) })
+	s.SetStuckAfter(100 * time.Millisecond)
 	pid := textOf(do(t, s, "ping", `{}`))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -267,7 +294,7 @@ func TestTheEnvironmentIsClean(t *testing.T) {
 	for line := range strings.Lines(env) {
 		key, _, _ := strings.Cut(line, "=")
 		switch key {
-		case "PATH", "HOME", "GIVEN", roleEnv:
+		case "PATH", "HOME", "GIVEN", "GORACE", roleEnv:
 		default:
 			t.Errorf("the server sees %s", key)
 		}
