@@ -29,7 +29,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, p Protocol) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s.play(&pipe{w: w, flush: http.NewResponseController(w), bytes: step.Pace.Bytes, crlf: step.has(CRLF)}, r.Context(), step, p)
+	out := &pipe{w: w, flush: http.NewResponseController(w), bytes: step.Pace.Bytes, crlf: step.has(CRLF)}
+	s.play(r.Context(), out, step, p)
 }
 
 func (s *Step) has(quirk string) bool { return slices.Contains(s.Quirks, quirk) }
@@ -70,12 +71,12 @@ func errorType(status int) string {
 }
 
 // play sends the frames of a step up to its fault.
-func (s *Server) play(out *pipe, ctx context.Context, step *Step, p Protocol) {
+func (s *Server) play(ctx context.Context, out *pipe, step *Step, p Protocol) {
 	frames := step.frames(p)
 	at := step.faultAt(frames)
 	for i, f := range frames {
 		if i == at {
-			s.fault(out, ctx, step, p)
+			s.fault(ctx, out, step, p)
 			return
 		}
 		if f.delta && !s.sleep(ctx, step.Pace.Delay) {
@@ -118,7 +119,7 @@ func (s *Step) faultAt(frames []frame) int {
 	return len(frames)
 }
 
-func (s *Server) fault(out *pipe, ctx context.Context, step *Step, p Protocol) {
+func (s *Server) fault(ctx context.Context, out *pipe, step *Step, p Protocol) {
 	switch step.Fault {
 	case FaultError:
 		out.send(step.errorFrame(p))

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,12 +72,14 @@ func get(t *testing.T, e model.Endpoint) *model.Error {
 }
 
 func TestNoConnection(t *testing.T) {
-	tls := httptest.NewTLSServer(http.NotFoundHandler())
+	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tls.StartTLS()
 	defer tls.Close()
 	if e := get(t, model.Endpoint{BaseURL: tls.URL}); e.Retryable || !strings.Contains(e.Message, "certificate") {
 		t.Errorf("an unknown certificate is %+v", e)
 	}
-	call := New(model.Endpoint{BaseURL: "http://nowhere/?key=secret"}).Begin(t.Context())
+	call := New(model.Endpoint{BaseURL: "http://nowhere/?key=secret", StartTimeout: time.Minute}).Begin(t.Context())
 	defer call.Close()
 	var e *model.Error
 	dns := &url.Error{Op: "Post", URL: "http://nowhere/?key=secret", Err: &net.DNSError{Err: "no such host", Name: "nowhere"}}
