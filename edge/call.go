@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
@@ -37,7 +38,8 @@ func callOf(r *http.Request) *call {
 
 // note adds to the record.
 func (c *call) note(key, value string) {
-	if value != "" {
+	noted := slices.ContainsFunc(c.attrs, func(a slog.Attr) bool { return a.Key == key })
+	if value != "" && !noted {
 		c.attrs = append(c.attrs, slog.String(key, value))
 	}
 }
@@ -83,7 +85,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		a := &answer{w, c}
 		a.Header().Set("X-Request-Id", c.id)
-		defer s.finish(a, r, c)
+		defer s.conclude(a, r, c)
 		if s.cors(a, r) || unrouted(mux, a, r) {
 			return
 		}
@@ -98,9 +100,9 @@ func requestID(r *http.Request) string {
 	return event.NewID("req")
 }
 
-// finish logs the record. A panic that is not meant to abort the answer becomes
+// conclude logs the record. A panic that is not meant to abort the answer becomes
 // a 500, or aborts it where it has begun.
-func (s *Server) finish(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) conclude(w http.ResponseWriter, r *http.Request, c *call) {
 	thrown := recover()
 	if thrown != nil && thrown != http.ErrAbortHandler {
 		c.err = fmt.Errorf("panic: %v", thrown)

@@ -109,6 +109,9 @@ func (s *site) edgeOn(l *eventlog.Log, opts edge.Options) *edgeNode {
 	return &edgeNode{s.t, hs.URL, srv, hs, l}
 }
 
+// patience is how long a test waits for anything.
+const patience = 30 * time.Second
+
 // do sends a request; header pairs follow the body.
 func (e *edgeNode) do(method, path, body string, header ...string) *http.Response {
 	e.t.Helper()
@@ -120,7 +123,9 @@ func (e *edgeNode) do(method, path, body string, header ...string) *http.Respons
 }
 
 func (e *edgeNode) try(method, path, body string, header ...string) (*http.Response, error) {
-	req, err := http.NewRequest(method, e.url+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	e.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, e.url+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -40,11 +39,14 @@ func readInput(raw json.RawMessage) ([]inputMessage, error) {
 	if _, ok := list[0]["role"]; ok {
 		return readMessages("input", list)
 	}
-	parts, err := readParts("input", list)
+	c, err := readParts("input", list)
 	if err != nil {
 		return nil, err
 	}
-	return []inputMessage{userMessage(parts...)}, nil
+	if len(c.parts) == 0 || len(c.calls)+len(c.results) > 0 {
+		return nil, bad("input", "a list of parts is one message of the user's: text, image, audio or file; send messages for more")
+	}
+	return []inputMessage{userMessage(c.parts...)}, nil
 }
 
 func userMessage(parts ...event.Part) inputMessage {
@@ -57,17 +59,21 @@ func readMessages(param string, list []map[string]json.RawMessage) ([]inputMessa
 	var all []inputMessage
 	for i, fields := range list {
 		at := fmt.Sprintf("%s[%d]", param, i)
-		m, callID, err := readMessage(at, fields)
+		m, results, err := readMessage(at, fields)
 		if err != nil {
 			return nil, err
 		}
-		if callID == "" {
+		for _, r := range results {
+			if !answerCall(all, r) {
+				return nil, bad(at, "%s answers the tool call %q, which no earlier message makes", at, r.callID)
+			}
+		}
+		if len(m.Parts) > 0 || len(m.Calls) > 0 {
 			all = append(all, m)
-			continue
 		}
-		if !answerCall(all, callID, m.Parts) {
-			return nil, bad(at+".tool_call_id", "%s answers the tool call %q, which no earlier message makes", at, callID)
-		}
+	}
+	if len(all) == 0 {
+		return nil, bad(param, "%s holds no message", param)
 	}
 	for i := range all {
 		m := &all[i]
@@ -79,11 +85,17 @@ func readMessages(param string, list []map[string]json.RawMessage) ([]inputMessa
 	return all, nil
 }
 
-func answerCall(all []inputMessage, callID string, content []event.Part) bool {
+// A pastResult is the answer to an earlier tool call.
+type pastResult struct {
+	callID  string
+	content []event.Part
+}
+
+func answerCall(all []inputMessage, r pastResult) bool {
 	for i := len(all) - 1; i >= 0; i-- {
 		for j := range all[i].Calls {
-			if c := &all[i].Calls[j]; c.CallID == callID && c.Content == nil {
-				c.Content = content
+			if c := &all[i].Calls[j]; c.CallID == r.callID && c.Content == nil {
+				c.Content = r.content
 				return true
 			}
 		}
@@ -95,46 +107,57 @@ func answerCall(all []inputMessage, callID string, content []event.Part) bool {
 // a model.
 var passed = []string{"name", "refusal", "annotations", "audio", "function_call", "reasoning_content", "reasoning", "status", "type"}
 
-// readMessage reads one message; callID is set if it is a tool's result.
-func readMessage(at string, fields map[string]json.RawMessage) (m inputMessage, callID string, err error) {
-	var role string
+// readMessage reads one message, and the results of tools that it brings.
+func readMessage(at string, fields map[string]json.RawMessage) (m inputMessage, results []pastResult, err error) {
+	var role, callID string
 	for _, f := range []struct {
 		name string
 		into *string
-	}{{"role", &role}, {"message_id", &m.MessageID}, {"tool_call_id", &callID}} {
+	}{{"role", &role}, {"message_id", &m.MessageID}, {"id", &m.MessageID}, {"tool_call_id", &callID}} {
 		if err := text(at, fields, f.name, f.into); err != nil {
-			return m, "", err
+			return m, nil, err
 		}
-	}
-	if err := text(at, fields, "id", &m.MessageID); err != nil {
-		return m, "", err
 	}
 	if m.MessageID != "" {
 		if err := event.CheckID("message id", m.MessageID); err != nil {
-			return m, "", bad(at, "%s: %s", at, err)
+			return m, nil, bad(at, "%s: %s", at, err)
 		}
 	}
 	if m.Role, err = readRole(at, role); err != nil {
-		return m, "", err
+		return m, nil, err
 	}
 	if (role == "tool") != (callID != "") {
-		return m, "", bad(at+".tool_call_id", "%s: role tool and tool_call_id go together", at)
+		return m, nil, bad(at+".tool_call_id", "%s: role tool and tool_call_id go together", at)
 	}
-	if m.Parts, err = readContent(at, fields); err != nil {
-		return m, "", err
+	content, err := readContent(at, fields)
+	if err != nil {
+		return m, nil, err
 	}
-	if m.Calls, err = readCalls(at, fields["tool_calls"]); err != nil {
-		return m, "", err
+	calls, err := readCalls(at, fields["tool_calls"])
+	if err != nil {
+		return m, nil, err
 	}
+	if role == "tool" {
+		return m, []pastResult{{callID, orText(content.parts)}}, unknownMember(at, fields)
+	}
+	m.Parts, m.Calls = content.parts, append(calls, content.calls...)
 	switch {
 	case len(m.Calls) > 0 && m.Role != event.RoleAssistant:
-		return m, "", bad(at+".tool_calls", "%s: only an assistant's message makes tool calls", at)
-	case role == "tool" && m.Parts == nil:
-		m.Parts = []event.Part{event.TextPart("")}
-	case len(m.Parts) == 0 && len(m.Calls) == 0:
-		return m, "", bad(at+".content", "%s is empty", at)
+		return m, nil, bad(at, "%s: only an assistant's message makes tool calls", at)
+	case len(content.results) > 0 && m.Role != event.RoleUser:
+		return m, nil, bad(at, "%s: only a user's message brings tool results", at)
+	case len(m.Parts)+len(m.Calls)+len(content.results) == 0:
+		return m, nil, bad(at+".content", "%s is empty", at)
 	}
-	return m, callID, unknownMember(at, fields)
+	return m, content.results, unknownMember(at, fields)
+}
+
+// orText is content that is not nothing.
+func orText(parts []event.Part) []event.Part {
+	if len(parts) == 0 {
+		return []event.Part{event.TextPart("")}
+	}
+	return parts
 }
 
 func unknownMember(at string, fields map[string]json.RawMessage) error {
@@ -161,7 +184,7 @@ func text(at string, fields map[string]json.RawMessage, name string, into *strin
 
 func readRole(at, role string) (event.Role, error) {
 	switch role {
-	case "user", "tool": // a result joins its call, whoever says it
+	case "user", "tool": // what a tool says joins its call
 		return event.RoleUser, nil
 	case "assistant":
 		return event.RoleAssistant, nil
@@ -169,136 +192,4 @@ func readRole(at, role string) (event.Role, error) {
 		return event.RoleSystem, nil
 	}
 	return "", bad(at+".role", "%s: role %q is not known; use user, assistant, system or tool", at, role)
-}
-
-// readContent reads content (a text or parts) or parts.
-func readContent(at string, fields map[string]json.RawMessage) ([]event.Part, error) {
-	name, raw := "content", fields["content"]
-	if p, ok := fields["parts"]; ok && len(raw) == 0 {
-		name, raw = "parts", p
-	}
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		if s == "" {
-			return nil, nil
-		}
-		return []event.Part{event.TextPart(s)}, nil
-	}
-	var list []map[string]json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return nil, bad(at+"."+name, "%s.%s is neither a text nor a list of parts", at, name)
-	}
-	return readParts(at+"."+name, list)
-}
-
-func readParts(at string, list []map[string]json.RawMessage) ([]event.Part, error) {
-	parts := make([]event.Part, len(list))
-	for i, fields := range list {
-		var err error
-		if parts[i], err = readPart(fmt.Sprintf("%s[%d]", at, i), fields); err != nil {
-			return nil, err
-		}
-	}
-	return parts, nil
-}
-
-// readPart reads a part of runlog's form, or OpenAI's image_url.
-func readPart(at string, fields map[string]json.RawMessage) (event.Part, error) {
-	var kind string
-	if err := text(at, fields, "type", &kind); err != nil {
-		return event.Part{}, err
-	}
-	switch kind {
-	case "text", "input_text", "output_text":
-		var p struct {
-			Type        string          `json:"type"`
-			Text        string          `json:"text"`
-			Annotations json.RawMessage `json:"annotations"`
-		}
-		err := strictPart(at, fields, &p)
-		return event.TextPart(p.Text), err
-	case "file", "image", "audio":
-		return readFile(at, kind, fields)
-	case "image_url":
-		var p struct {
-			Type     string `json:"type"`
-			ImageURL struct {
-				URL    string `json:"url"`
-				Detail string `json:"detail"`
-			} `json:"image_url"`
-		}
-		if err := strictPart(at, fields, &p); err != nil {
-			return event.Part{}, err
-		}
-		return filePart(at, event.Part{Type: event.PartImage, URL: p.ImageURL.URL})
-	}
-	return event.Part{}, bad(at+".type", "%s: a part of type %q cannot be sent; use text, image, audio or file", at, kind)
-}
-
-func readFile(at, kind string, fields map[string]json.RawMessage) (event.Part, error) {
-	var p struct {
-		Type       string `json:"type"`
-		ArtifactID string `json:"artifact_id"`
-		URL        string `json:"url"`
-		Name       string `json:"name"`
-		MediaType  string `json:"media_type"`
-		Bytes      int64  `json:"bytes"`
-	}
-	if err := strictPart(at, fields, &p); err != nil {
-		return event.Part{}, err
-	}
-	return filePart(at, event.Part{Type: event.PartType(kind), ArtifactID: p.ArtifactID, URL: p.URL, Name: p.Name, MediaType: p.MediaType, Bytes: p.Bytes})
-}
-
-func filePart(at string, p event.Part) (event.Part, error) {
-	switch {
-	case strings.HasPrefix(p.URL, "data:"):
-		return p, unsupported(at, "%s: data in the request is not built yet; send it to /v1/artifacts and name its artifact_id", at)
-	case (p.ArtifactID == "") == (p.URL == ""):
-		return p, bad(at, "%s needs either artifact_id or url", at)
-	case p.ArtifactID != "":
-		p.URL = "/artifacts/" + p.ArtifactID
-	case !strings.HasPrefix(p.URL, "https://") && !strings.HasPrefix(p.URL, "http://"):
-		return p, bad(at+".url", "%s: the url is neither http nor https", at)
-	}
-	return p, nil
-}
-
-// strictPart decodes a part whose every member must be known.
-func strictPart(at string, fields map[string]json.RawMessage, v any) error {
-	err := decode(event.Encode(fields), v)
-	if p, ok := err.(*Problem); ok { //nolint:errorlint // decode returns nothing else
-		_, what, _ := strings.Cut(p.Detail, ": ")
-		p.Detail, p.Param = at+": "+what, strings.TrimSuffix(at+"."+p.Param, ".")
-	}
-	return err
-}
-
-// readCalls reads an assistant's earlier tool calls.
-func readCalls(at string, raw json.RawMessage) ([]event.PastCall, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var list []struct {
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, bad(at+".tool_calls", "%s.tool_calls is not a list of {id, type: function, function: {name, arguments}}", at)
-	}
-	var calls []event.PastCall
-	for _, c := range list {
-		if c.ID == "" || c.Function.Name == "" {
-			return nil, bad(at+".tool_calls", "%s.tool_calls: each call needs id and function.name", at)
-		}
-		calls = append(calls, event.PastCall{CallID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
-	}
-	return calls, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// dialects are those that ?dialect= may name; the first is the default.
+// dialects are those that ?dialect= may name.
 var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}}
 
 // runEvents streams one run and ends after its terminal event.
@@ -28,7 +28,7 @@ func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	req, err := s.streamRequest(r, c)
+	req, err := s.streamRequest(r, c, native.Dialect{})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	req, err := s.streamRequest(r, c)
+	req, err := s.streamRequest(r, c, native.Dialect{})
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request, c *call) 
 }
 
 // streamRequest reads what all streams take: position, filters, form.
-func (s *Server) streamRequest(r *http.Request, c *call) (stream.Request, error) {
+func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (stream.Request, error) {
 	var req stream.Request
 	q := r.URL.Query()
 	if r.Header.Get("Upgrade") != "" {
@@ -61,7 +61,7 @@ func (s *Server) streamRequest(r *http.Request, c *call) (stream.Request, error)
 	if req.Transport, err = transport(r, stream.SSE{}); err != nil {
 		return req, err
 	}
-	if req.Dialect, err = namedDialect(q.Get("dialect")); err != nil {
+	if req.Dialect, err = namedDialect(q.Get("dialect"), def); err != nil {
 		return req, err
 	}
 	if req.Audience, err = audience(q.Get("include"), c); err != nil {
@@ -110,10 +110,13 @@ func transport(r *http.Request, def stream.Transport) (stream.Transport, error) 
 	return nil, problem(http.StatusNotAcceptable, event.CodeBadRequest, "Accept: %s; a stream is text/event-stream or application/x-ndjson", accept)
 }
 
-func namedDialect(name string) (dialect.Dialect, error) {
+func namedDialect(name string, def dialect.Dialect) (dialect.Dialect, error) {
+	if name == "" {
+		return def, nil
+	}
 	names := make([]string, len(dialects))
 	for i, d := range dialects {
-		if names[i] = d.Name(); names[i] == name || name == "" {
+		if names[i] = d.Name(); names[i] == name {
 			return d, nil
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -47,7 +49,7 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request, c *call) error 
 		return err
 	}
 	if streams(r) {
-		return s.runStream(w, r, c, sub)
+		return s.runStream(w, r, c, sub, native.Dialect{})
 	}
 	return s.runAnswer(w, r, c, sub, wait)
 }
@@ -140,45 +142,10 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// trace takes the trace id from the body, or from a valid traceparent, or makes
-// a new one.
-func trace(r *http.Request, given string) (traceparent, id string) {
-	header := r.Header.Get("Traceparent")
-	fromHeader := traceOf(header)
-	if fromHeader == "" {
-		header = ""
-	}
-	switch {
-	case given != "":
-		return header, given
-	case fromHeader != "":
-		return header, fromHeader
-	}
-	return "", event.NewTraceID()
-}
-
-// traceOf returns the trace id of a W3C traceparent, or "".
-func traceOf(header string) string {
-	part := strings.Split(header, "-")
-	if len(part) < 4 || len(part[0]) != 2 || part[0] == "ff" || len(part[1]) != 32 || len(part[2]) != 16 || len(part[3]) != 2 ||
-		part[0] == "00" && len(part) != 4 {
-		return ""
-	}
-	for _, p := range part[:4] {
-		if strings.ContainsFunc(p, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
-			return ""
-		}
-	}
-	if strings.Trim(part[1], "0") == "" || strings.Trim(part[2], "0") == "" {
-		return ""
-	}
-	return part[1]
-}
-
 // runStream accepts a run and streams it: subscribed first, so that nothing is
 // missed. A client that repeats its request with Last-Event-ID goes on there.
-func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub *submission) error {
-	req, err := s.streamRequest(r, c)
+func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub *submission, def dialect.Dialect) error {
+	req, err := s.streamRequest(r, c, def)
 	if err != nil {
 		return err
 	}
@@ -246,19 +213,7 @@ func (s *Server) runAnswer(w http.ResponseWriter, r *http.Request, c *call, sub 
 }
 
 func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, sub *submission, ref eventlog.RunRef, wait time.Duration) error {
-	p := placeOf(sub.tenant, ref)
-	ended, done, err := s.watchEnd(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := s.place(ctx, sub, ref); err != nil {
-		return err
-	}
-	if err := ended(ref.After, wait); err != nil {
-		return err
-	}
-	st, fold, err := s.state(ctx, p)
+	st, fold, err := s.finish(ctx, sub, ref, wait)
 	if err != nil {
 		return err
 	}
@@ -271,45 +226,19 @@ func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, su
 	return nil
 }
 
-// A transcript is a finished run with what was said and done in it.
-type transcript struct {
-	runState
-	Text      string            `json:"text"` // of its last message
-	Messages  []*event.Message  `json:"messages"`
-	ToolCalls []*event.ToolCall `json:"tool_calls,omitempty"`
-	Artifacts []*event.Artifact `json:"artifacts,omitempty"`
-}
-
-func transcriptOf(st runState, fold *event.Session) transcript {
-	t := transcript{runState: st, Messages: []*event.Message{}}
-	public := fold.Public()
-	for _, m := range public.Messages {
-		if m.RunID == st.RunID {
-			t.Messages = append(t.Messages, m)
-			if m.Role == event.RoleAssistant {
-				t.Text = textOf(m)
-			}
-		}
+// finish places a run and waits for its end, but no longer than it is told to.
+func (s *Server) finish(ctx context.Context, sub *submission, ref eventlog.RunRef, wait time.Duration) (runState, *event.Session, error) {
+	p := placeOf(sub.tenant, ref)
+	ended, done, err := s.watchEnd(ctx, p)
+	if err != nil {
+		return runState{}, nil, err
 	}
-	for _, tc := range public.ToolCalls {
-		if tc.RunID == st.RunID {
-			t.ToolCalls = append(t.ToolCalls, tc)
-		}
+	defer done()
+	if err := s.place(ctx, sub, ref); err != nil {
+		return runState{}, nil, err
 	}
-	for _, a := range public.Artifacts {
-		if a.RunID == st.RunID {
-			t.Artifacts = append(t.Artifacts, a)
-		}
+	if err := ended(ref.After, wait); err != nil {
+		return runState{}, nil, err
 	}
-	return t
-}
-
-func textOf(m *event.Message) string {
-	var b strings.Builder
-	for _, p := range m.Parts {
-		if p.Type == event.PartText {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
+	return s.state(ctx, p)
 }
