@@ -28,6 +28,8 @@ type Options struct {
 	// Exclusive says that no other worker can be alive, because this process
 	// has the log to itself: a claim that was not released is a dead one's.
 	Exclusive bool
+	// Ready, if set, is called once edges know the agents and tickets are taken.
+	Ready func()
 }
 
 // An Observer is told what happens, for metrics. Any field may be nil.
@@ -78,6 +80,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	tickets, err := w.log.Tickets(ctx)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
+	}
+	if w.opts.Ready != nil {
+		w.opts.Ready()
 	}
 	g := errgroup.Group{}
 	for range w.opts.Slots {
@@ -130,7 +135,7 @@ func (w *Worker) pull(ctx context.Context, tickets *eventlog.Tickets) (*eventlog
 
 // idle waits, once the worker stops, until it asks for no ticket any more.
 func (w *Worker) idle() error {
-	w.mu.Lock() // no slot begins to pull after this
+	w.mu.Lock()   // no slot begins to pull after this
 	w.mu.Unlock() //nolint:staticcheck // the section is empty on purpose
 	w.pulling.Wait()
 	return w.log.Flush()

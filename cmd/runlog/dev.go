@@ -54,8 +54,14 @@ func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
 		return errors.Join(err, st.close())
 	}
 	g, gctx := errgroup.WithContext(ctx)
+	ready := make(chan struct{})
+	g.Go(func() error { return s.serveWorker(gctx, st, e, true, func() { close(ready) }) })
+	select {
+	case <-ready: // before that, requests wait in the listener: nobody knows the agents yet
+	case <-gctx.Done():
+		return errors.Join(g.Wait(), ln.Close(), st.close())
+	}
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
-	g.Go(func() error { return s.serveWorker(gctx, st, e, true) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
 	s.greet(ln.Addr().String())
 	return errors.Join(g.Wait(), st.close())

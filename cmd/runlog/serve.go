@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -66,8 +67,16 @@ func workerCommand(ctx context.Context, args []string) error {
 		return errors.Join(err, st.close())
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serveWorker(gctx, st, a, false) })
-	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
+	var ready atomic.Bool
+	g.Go(func() error { return s.serveWorker(gctx, st, a, false, func() { ready.Store(true) }) })
+	g.Go(func() error {
+		return s.admin(gctx, st.metrics, func() error {
+			if !ready.Load() {
+				return errors.New("the agents are not announced yet")
+			}
+			return st.log.Ping(gctx)
+		})
+	})
 	return errors.Join(g.Wait(), st.close())
 }
 
@@ -83,12 +92,13 @@ func (e *ensemble) close() {
 	}
 }
 
-// serveWorker runs a worker and a recorder until ctx ends.
-func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, exclusive bool) error {
+// serveWorker runs a worker and a recorder until ctx ends; ready is called when
+// runs can come.
+func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, exclusive bool, ready func()) error {
 	defer e.close()
 	w := worker.New(st.log, st.artifacts, e.agents, worker.Options{
 		Slots: s.slots, Grace: s.grace, Redactor: e.redactor, Exclusive: exclusive,
-		Logger: s.redacted(e.redactor), Observe: worker.Metrics(st.metrics),
+		Logger: s.redacted(e.redactor), Observe: worker.Metrics(st.metrics), Ready: ready,
 	})
 	r := recorder.New(st.log, st.catalog, recorder.Options{Log: s.log, Observe: recorder.Metrics(st.metrics)})
 	g, gctx := errgroup.WithContext(ctx)
