@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,3 +269,5 @@ func TestOneProcessPerDirectory(t *testing.T) {
 		t.Fatalf("second server on one directory: %v", err)
 	}
 }
+
+func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }

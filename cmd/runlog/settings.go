@@ -136,4 +136,6 @@ func (s *settings) agentFiles() (fsys fs.FS, dir string) {
 }
 
 // redacted is the log of whoever handles what users and tools say.
-func (s *settings) redacted(r *redact.Redactor) *slog.Logger { return slog.New(r.Handler(s.log.Handler())) }
+func (s *settings) redacted(r *redact.Redactor) *slog.Logger {
+	return slog.New(r.Handler(s.log.Handler()))
+}
