@@ -145,11 +145,19 @@ func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeo
 	case ctx.Err() != nil:
 		return t.append(t.failed(event.CodeInterrupted, event.OutcomeCancelled, "cancelled while it ran", nil))
 	case errors.Is(err, context.DeadlineExceeded):
-		return t.append(t.failed(event.CodeToolTimeout, event.OutcomeUnknown, fmt.Sprintf("no answer within %s; the tool was told to stop", timeout), nil))
+		return t.append(t.failed(event.CodeToolTimeout, outcome(err), fmt.Sprintf("no answer within %s; the tool was told to stop", timeout), nil))
 	case errors.Is(err, tool.ErrUnavailable):
-		return t.append(t.failed(event.CodeToolMissing, event.OutcomeUnknown, err.Error(), nil))
+		return t.append(t.failed(event.CodeToolMissing, outcome(err), err.Error(), nil))
 	}
 	return t.append(t.failed(event.CodeToolError, event.OutcomeFailed, err.Error(), nil))
+}
+
+// outcome is unknown where the tool may have begun.
+func outcome(err error) event.Outcome {
+	if errors.Is(err, tool.ErrEffectUnknown) {
+		return event.OutcomeUnknown
+	}
+	return event.OutcomeFailed
 }
 
 func (t *toolCall) append(e event.Event) error { return t.run.Journal.Append(e) }
