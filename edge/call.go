@@ -104,7 +104,7 @@ func requestID(r *http.Request) string {
 // a 500, or aborts it where it has begun.
 func (s *Server) conclude(w http.ResponseWriter, r *http.Request, c *call) {
 	thrown := recover()
-	if thrown != nil && thrown != http.ErrAbortHandler {
+	if thrown != nil && thrown != any(http.ErrAbortHandler) {
 		c.err = fmt.Errorf("panic: %v", thrown)
 		s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))
 		if !c.started {

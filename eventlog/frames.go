@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -62,7 +61,7 @@ func storedFrame(msg jetstream.Msg) (Frame, error) {
 	if err != nil {
 		return unreadable, fmt.Errorf("frame %d: %w", meta.Sequence.Stream, err)
 	}
-	f, err := newFrame(k, meta.Sequence.Stream, nats.Header(msg.Headers()), msg.Data())
+	f, err := newFrame(k, meta.Sequence.Stream, msg.Headers(), msg.Data())
 	f.Time = meta.Timestamp
 	return f, err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,15 +65,19 @@ func (l *Log) checkServer() error {
 }
 
 func older(v, than string) bool {
-	var a, b [3]int
-	fmt.Sscanf(v, "%d.%d.%d", &a[0], &a[1], &a[2])
-	fmt.Sscanf(than, "%d.%d.%d", &b[0], &b[1], &b[2])
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
+	a, b := numbers(v), numbers(than)
+	return slices.Compare(a, b) < 0
+}
+
+// numbers reads the parts of a version; a suffix such as -RC.1 is cut off.
+func numbers(version string) []int {
+	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
+	var out []int
+	for _, part := range strings.Split(version, ".") {
+		n, _ := strconv.Atoi(part)
+		out = append(out, n)
 	}
-	return false
+	return out
 }
 
 func (l *Log) logConfig(p int) jetstream.StreamConfig {
@@ -122,25 +128,30 @@ func (l *Log) jobsConfig() jetstream.StreamConfig {
 // ensureStream creates the stream, or checks that what is there behaves the
 // same. Only Replicas of an existing stream may differ: an operator scales them.
 func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
-	s, err := l.retrySetUp(ctx, want)
+	var s jetstream.Stream
+	err := patiently(ctx, func() (err error) {
+		s, err = l.js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			s, err = l.js.CreateStream(ctx, want)
+		}
+		return err
+	})
 	if err != nil {
 		return unavailable(fmt.Errorf("stream %s: %w", want.Name, err))
 	}
 	return checkGranted(want, s.CachedInfo().Config)
 }
 
-// retrySetUp gives a cluster that is still electing leaders time to do so.
-func (l *Log) retrySetUp(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+// patiently tries until it gets an answer: a cluster that is electing leaders,
+// or is asked for the same stream by many processes at once, lets requests fall.
+func patiently(ctx context.Context, try func() error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		s, err := l.js.Stream(ctx, want.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			s, err = l.js.CreateStream(ctx, want)
-		}
-		if err == nil || unavailable(err) == err || ctx.Err() != nil {
-			return s, err
+		err := try()
+		if !errors.Is(unavailable(err), ErrUnavailable) || ctx.Err() != nil {
+			return err
 		}
 		if sleep(ctx, wait) != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -173,13 +184,17 @@ func (l *Log) ensureConsumer(ctx context.Context) error {
 			return unavailable(fmt.Errorf("take back tickets: %w", err))
 		}
 	}
-	_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, jetstream.ConsumerConfig{
+	want := jetstream.ConsumerConfig{
 		Durable:       consumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       l.opts.Lease,
 		MaxDeliver:    -1,
 		MaxAckPending: -1, // the default would hand out 1000 tickets to the whole cluster
 		MaxWaiting:    1 << 16,
+	}
+	err := patiently(ctx, func() error {
+		_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, want)
+		return err
 	})
 	if err != nil {
 		return unavailable(fmt.Errorf("consumer of %s: %w", jobsStream, err))
@@ -202,13 +217,17 @@ func (l *Log) ensureBuckets(ctx context.Context) (err error) {
 
 func (l *Log) bucket(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	c.History, c.Storage, c.Replicas = 1, jetstream.FileStorage, l.opts.Replicas
-	kv, err := l.js.KeyValue(ctx, c.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = l.js.CreateKeyValue(ctx, c)
+	var kv jetstream.KeyValue
+	err := patiently(ctx, func() (err error) {
+		kv, err = l.js.KeyValue(ctx, c.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = l.js.CreateKeyValue(ctx, c)
+		}
 		if errors.Is(err, jetstream.ErrBucketExists) { // another process was first
 			kv, err = l.js.KeyValue(ctx, c.Bucket)
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("bucket %s: %w", c.Bucket, err))
 	}

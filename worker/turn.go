@@ -130,7 +130,7 @@ func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, hea
 	for {
 		select {
 		case <-drain.Done():
-			return errors.Join(agent.Drained, t.ticket.Return())
+			return errors.Join(agent.ErrDrained, t.ticket.Return())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-sign:
@@ -227,7 +227,7 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 			break
 		}
 		if err := t.perform(ctx, drain, run); err != nil {
-			if errors.Is(err, agent.Drained) {
+			if errors.Is(err, agent.ErrDrained) {
 				return t.handOver(ctx)
 			}
 			return err
@@ -337,7 +337,7 @@ func (t *turn) drained(drain context.Context, cancel context.CancelCauseFunc) (<
 		}
 		select {
 		case <-time.After(t.w.opts.Grace):
-			cancel(agent.Drained)
+			cancel(agent.ErrDrained)
 		case <-done:
 		}
 	}()
@@ -357,7 +357,7 @@ func (t *turn) handOver(ctx context.Context) error {
 	err := t.Sync(ctx)
 	// The server may still count on requests for tickets that this process has
 	// given up, and would hand the ticket to one of them.
-	return errors.Join(agent.Drained, err, t.w.idle(), t.ticket.Return())
+	return errors.Join(agent.ErrDrained, err, t.w.idle(), t.ticket.Return())
 }
 
 // letGo releases an idle session.

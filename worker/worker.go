@@ -155,7 +155,7 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 	switch {
 	case err == nil:
 		t.log.Info("turn", attrs...)
-	case errors.Is(err, agent.Drained), errors.Is(err, eventlog.ErrFenced):
+	case errors.Is(err, agent.ErrDrained), errors.Is(err, eventlog.ErrFenced):
 		t.log.Info("turn handed over", append(attrs, "err", err)...)
 	default:
 		t.log.Error("turn broken off", append(attrs, "err", err)...)

@@ -290,7 +290,7 @@ func TestARunFromCommandToRelease(t *testing.T) {
 	if got := s.Messages[1].Parts[0].Text; got != "Hello world." {
 		t.Errorf("the answer is %q", got)
 	}
-	s = b.until("the release", func(s *event.Session) bool { return s.Book.Claim.Released })
+	b.until("the release", func(s *event.Session) bool { return s.Book.Claim.Released })
 	events := b.events()
 	want := "session.created session.claimed run.started message.completed run.status step.started message.started message.completed step.completed run.completed session.released"
 	if got := types(events); got != want {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -35,7 +36,7 @@ func parse(name string, args []string, groups ...group) (*settings, error) {
 		g(f, s)
 	}
 	if err := f.Parse(args); err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w: %w", errUsage, err)

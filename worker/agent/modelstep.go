@@ -50,7 +50,7 @@ func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
 		if err == nil {
 			return a.complete(step, result)
 		}
-		if errors.Is(err, Drained) {
+		if errors.Is(err, ErrDrained) {
 			return err // the next owner takes the attempt back
 		}
 		if context.Cause(ctx) != nil {
@@ -82,13 +82,13 @@ func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.R
 	go func() {
 		select {
 		case <-r.draining:
-			cancel(Drained)
+			cancel(ErrDrained)
 		case <-stop:
 		}
 	}()
 	result, err := r.agent.Model.Stream(ctx, req, a.take)
-	if err != nil && errors.Is(context.Cause(ctx), Drained) {
-		return result, Drained
+	if err != nil && errors.Is(context.Cause(ctx), ErrDrained) {
+		return result, ErrDrained
 	}
 	if err != nil {
 		return result, err
@@ -118,7 +118,7 @@ func (r *Run) pause(ctx context.Context, retry int, asked time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-r.draining:
-		return Drained
+		return ErrDrained
 	case <-t.C:
 		return nil
 	}

@@ -37,12 +37,12 @@ func (d draining) begun() bool {
 	}
 }
 
-// Drained is returned by Continue when it stopped because the worker hands the
+// ErrDrained is returned by Continue when it stopped because the worker hands the
 // run over: it goes on elsewhere.
-var Drained = errors.New("handed over")
+var ErrDrained = errors.New("handed over")
 
 // Continue takes the run from where its log stands to its terminal event and
-// returns nil, or an error if this worker cannot go on: Drained, fenced, ctx
+// returns nil, or an error if this worker cannot go on: ErrDrained, fenced, ctx
 // ended for another reason than a *Cancelled. The run is then another worker's.
 // When drain is closed it stops at the next point where nothing is lost.
 func Continue(ctx context.Context, a *Agent, runID string, drain <-chan struct{}, deps Deps) error {
@@ -82,7 +82,7 @@ func (r *Run) finish(ctx context.Context, err error) error {
 	var failure *Failure
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(err, Drained):
+	case errors.Is(err, ErrDrained):
 		return err
 	case errors.As(cause, &cancelled):
 		e := r.event(event.RunCancelled, event.RunCancelledData{By: cancelled.By, Reason: r.Redactor.String(cancelled.Reason), Usage: r.usage()})
@@ -208,7 +208,7 @@ func (r *Run) steps(ctx context.Context) error {
 			return err
 		}
 		if r.begun() {
-			return Drained
+			return ErrDrained
 		}
 		done, err := r.step(ctx)
 		if err != nil || done {

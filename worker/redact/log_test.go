@@ -21,7 +21,7 @@ type config struct {
 	Nested   *config
 }
 
-type opaque struct{ f func() }
+type opaque struct{}
 
 func (o opaque) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("inner", "my hunter2-hunter2"), slog.String("token", "t"))

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 )
 
@@ -37,7 +38,7 @@ func (r *lineReader) readLine() ([]byte, *outline, error) {
 			return nil, over, err
 		}
 		line = append(line, piece...)
-		if err != bufio.ErrBufferFull {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, nil, err
 		}
 	}
@@ -46,11 +47,11 @@ func (r *lineReader) readLine() ([]byte, *outline, error) {
 // skim reads on to the end of a line without keeping it.
 func (r *lineReader) skim(line, piece []byte, err error) (*outline, error) {
 	over := &outline{}
-	over.Write(line)
-	over.Write(piece)
-	for err == bufio.ErrBufferFull {
+	_, _ = over.Write(line) // an outline takes anything
+	_, _ = over.Write(piece)
+	for errors.Is(err, bufio.ErrBufferFull) {
 		piece, err = r.src.ReadSlice('\n')
-		over.Write(piece)
+		_, _ = over.Write(piece)
 	}
 	return over, err
 }
@@ -86,7 +87,7 @@ func (r *bodyReader) readAll() ([]byte, error) {
 		return r.wire.message(msg, nil), nil
 	}
 	over := &outline{}
-	over.Write(msg)
+	_, _ = over.Write(msg)
 	if _, err := io.Copy(over, r.src); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -37,7 +38,7 @@ func (n *notes) read(src io.ReadCloser) {
 	for {
 		piece, err := r.ReadSlice('\n')
 		n.line(strings.TrimSpace(string(piece)))
-		for err == bufio.ErrBufferFull {
+		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil {
