@@ -45,6 +45,8 @@ func (s *settings) open(ctx context.Context, nc *nats.Conn, migrate bool) (*stor
 	if st.artifacts, err = artifacts.Open(ctx, s.artifactsURL, artifacts.Options{}); err != nil {
 		return nil, err
 	}
+	// A database that is a file of this machine has no operator who migrates it.
+	migrate = migrate || strings.HasPrefix(s.catalogURL, "sqlite:")
 	if st.catalog, err = catalog.Open(ctx, s.catalogURL, catalog.Options{Migrate: migrate, Log: s.log}); err != nil {
 		return nil, err
 	}
