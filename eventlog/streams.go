@@ -24,6 +24,10 @@ const (
 
 	// maxWaiting is the bound of each of a session's two inbox subjects.
 	maxWaiting = 128
+
+	// setUpTry bounds one request for a stream, bucket or consumer. One that was
+	// created nevertheless is found by the next try.
+	setUpTry = time.Second
 )
 
 // minServer is the oldest nats-server that does what runlog asks for.
@@ -44,6 +48,9 @@ func (l *Log) setUp(ctx context.Context) error {
 		return err
 	}
 	if err := l.ensureStream(ctx, l.jobsConfig()); err != nil {
+		return err
+	}
+	if err := l.ensureStream(ctx, l.timersConfig()); err != nil {
 		return err
 	}
 	if err := l.ensureConsumer(ctx); err != nil {
@@ -129,7 +136,7 @@ func (l *Log) jobsConfig() jetstream.StreamConfig {
 // same. Only Replicas of an existing stream may differ: an operator scales them.
 func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
 	var s jetstream.Stream
-	err := patiently(ctx, func() (err error) {
+	err := patiently(ctx, func(ctx context.Context) (err error) {
 		s, err = l.js.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			s, err = l.js.CreateStream(ctx, want)
@@ -142,11 +149,13 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 	return checkGranted(want, s.CachedInfo().Config)
 }
 
-// patiently tries until it gets an answer: a cluster that is electing leaders,
-// or is asked for the same stream by many processes at once, lets requests fall.
-func patiently(ctx context.Context, try func() error) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := try()
+// patiently tries until it gets an answer. A stream that many processes set up
+// at once, or whose leader is being elected, answers nobody: each try is short.
+func patiently(ctx context.Context, try func(ctx context.Context) error) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		short, cancel := context.WithTimeout(ctx, setUpTry)
+		err := try(short)
+		cancel()
 		if !errors.Is(unavailable(err), ErrUnavailable) || ctx.Err() != nil {
 			return err
 		}
@@ -168,6 +177,7 @@ func checkGranted(want, got jetstream.StreamConfig) error {
 		{"discard per subject", want.DiscardNewPerSubject, got.DiscardNewPerSubject},
 		{"direct get", want.AllowDirect, got.AllowDirect},
 		{"republish", want.RePublish, got.RePublish},
+		{"schedules", want.AllowMsgSchedules, got.AllowMsgSchedules},
 		{"max age", time.Duration(0), got.MaxAge},
 	}
 	for _, c := range checks {
@@ -192,7 +202,7 @@ func (l *Log) ensureConsumer(ctx context.Context) error {
 		MaxAckPending: -1, // the default would hand out 1000 tickets to the whole cluster
 		MaxWaiting:    1 << 16,
 	}
-	err := patiently(ctx, func() error {
+	err := patiently(ctx, func(ctx context.Context) error {
 		_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, want)
 		return err
 	})
@@ -218,7 +228,7 @@ func (l *Log) ensureBuckets(ctx context.Context) (err error) {
 func (l *Log) bucket(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	c.History, c.Storage, c.Replicas = 1, jetstream.FileStorage, l.opts.Replicas
 	var kv jetstream.KeyValue
-	err := patiently(ctx, func() (err error) {
+	err := patiently(ctx, func(ctx context.Context) (err error) {
 		kv, err = l.js.KeyValue(ctx, c.Bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			kv, err = l.js.CreateKeyValue(ctx, c)
@@ -244,7 +254,10 @@ type install struct {
 // with another number, sessions would be looked for in the wrong stream.
 func (l *Log) checkInstall(ctx context.Context) error {
 	mine := install{Partitions: l.opts.Partitions, Epoch: event.NewID("epoch")}
-	_, err := l.reg.Create(ctx, "install", event.Encode(mine))
+	err := patiently(ctx, func(ctx context.Context) error {
+		_, err := l.reg.Create(ctx, "install", event.Encode(mine))
+		return err
+	})
 	if err == nil {
 		return nil
 	}
