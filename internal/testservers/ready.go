@@ -67,11 +67,11 @@ func (p *Process) logTail() string {
 	return fmt.Sprintf("... %d bytes before this\n%s", len(log)-keep, log[len(log)-keep:])
 }
 
-// await asks ready every few milliseconds until it returns nil.
+// await asks ready again and again until it returns nil; some servers log each time they say no.
 func (p *Process) await(run *running, ready func() error) error {
 	deadline := time.NewTimer(startTimeout)
 	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := ready()
