@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -255,35 +254,6 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 		if sleep(ctx, time.Duration(stale)*5*time.Millisecond) != nil {
 			yield(Frame{}, ctx.Err())
 			return
-		}
-	}
-}
-
-// batch yields up to readBatch frames of the session from a stream position on,
-// ending after the one with which they reach size bytes.
-func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		msgs, err := jetstreamext.GetBatch(ctx, l.js, l.stream(k), readBatch,
-			jetstreamext.GetBatchSubject(l.subject(k)), jetstreamext.GetBatchSeq(max(pos, 1)), jetstreamext.GetBatchMaxBytes(size))
-		if err != nil {
-			yield(Frame{}, unavailable(err))
-			return
-		}
-		for m, err := range msgs {
-			if errors.Is(err, jetstreamext.ErrNoMessages) {
-				return
-			}
-			if err != nil {
-				yield(Frame{}, unavailable(err))
-				return
-			}
-			f, err := newFrame(k, m.Sequence, m.Header, m.Data)
-			f.Time = m.Time
-			if !yield(f, err) || err != nil {
-				return
-			}
 		}
 	}
 }

@@ -14,22 +14,12 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 	if p, _ := v.topic.vitals(); p.run == v.req.RunID {
 		return false, nil
 	}
-	at, page := v.at, v.page
-	defer func() { v.at, v.page = at, page }()
-	for v.at.Seq < head.Seq {
-		list, err := v.readPage(ctx, head)
-		if errors.Is(err, eventlog.ErrGone) {
-			return false, nil // a reset will tell
-		}
-		if err != nil {
-			return false, err
-		}
-		for _, e := range list {
-			if e.RunID == v.req.RunID {
-				return false, nil
-			}
-			v.at.Seq = e.Seq
-		}
+	ahead, err := v.hasMore(ctx, head)
+	if errors.Is(err, eventlog.ErrGone) {
+		return false, nil // a reset will tell
+	}
+	if ahead || err != nil {
+		return false, err
 	}
 	if open, known, err := v.lastFrame(ctx, head); known || err != nil {
 		return !open, err
@@ -40,6 +30,34 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 	}
 	r := s.Run(v.req.RunID)
 	return r != nil && r.Status.Terminal() && s.Seq == head.Seq, nil
+}
+
+// hasMore looks for an event of the run after the viewer's position. What it
+// reads of the log to find one is kept, to be shown.
+func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) {
+	at := v.at
+	defer func() { v.at = at }()
+	for v.at.Seq < head.Seq {
+		o := v.topic.look(v.at.Seq, v.ring[:])
+		list, paged := o.entries, len(o.entries) == 0
+		if paged { // or the topic has not got there yet
+			var err error
+			if list, err = v.readPage(ctx, head); err != nil {
+				return false, err
+			}
+		}
+		for _, e := range list {
+			if e.RunID != v.req.RunID {
+				continue
+			}
+			if paged {
+				v.ahead = list
+			}
+			return true, nil
+		}
+		v.at.Seq = list[len(list)-1].Seq
+	}
+	return false, nil
 }
 
 // lastFrame looks whether the log ends inside the run.

@@ -50,8 +50,9 @@ type Viewer struct {
 	page   eventlog.Head // the frame at.Seq ends, if it was read from the log
 	until  event.Seq     // with NoFollow: end here
 	first  *event.Session
-	over   bool // the run has ended before what is shown
-	hidden int  // events passed since the client's cursor moved
+	ahead  []*entry // read while preparing, to be shown first
+	over   bool     // the run has ended before what is shown
+	hidden int      // events passed since the client's cursor moved
 
 	status  event.Status // of the run, as far as it was shown
 	started time.Time
@@ -245,6 +246,10 @@ func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, t
 
 // readPage reads what follows the viewer's position from the log.
 func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
+	if list := v.ahead; len(list) > 0 && list[0].Seq == v.at.Seq+1 {
+		v.ahead = nil
+		return list, nil
+	}
 	select {
 	case v.hub.pages <- struct{}{}:
 		defer func() { <-v.hub.pages }()

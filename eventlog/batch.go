@@ -1,0 +1,85 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// batchRequest asks any replica for several messages at once.
+type batchRequest struct {
+	Seq    uint64 `json:"seq"`
+	NextBy string `json:"next_by_subj"`
+	Batch  int    `json:"batch"`
+	Bytes  int    `json:"max_bytes"`
+}
+
+// batchTimeout bounds one batch.
+const batchTimeout = 10 * time.Second
+
+// batch yields up to readBatch frames of the session from a stream position on,
+// ending after the one with which they reach size bytes. It has a channel of its
+// own, made for what can come: an ordinary subscription allocates half a megabyte.
+func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+		defer cancel()
+		msgs := make(chan *nats.Msg, readBatch+1)
+		inbox := l.nc.NewInbox()
+		sub, err := l.nc.ChanSubscribe(inbox, msgs)
+		if err != nil {
+			yield(Frame{}, unavailable(err))
+			return
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		req := batchRequest{max(pos, 1), l.subject(k), readBatch, size}
+		if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+l.stream(k), inbox, event.Encode(req)); err != nil {
+			yield(Frame{}, unavailable(err))
+			return
+		}
+		for {
+			f, more, err := nextOf(ctx, k, msgs)
+			if err != nil {
+				yield(Frame{}, unavailable(err))
+				return
+			}
+			if !more || !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// nextOf waits for the next frame of a batch; more is false after the last one.
+func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bool, err error) {
+	var m *nats.Msg
+	select {
+	case m = <-msgs:
+	case <-ctx.Done():
+		return Frame{}, false, ctx.Err()
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "204", "404": // the end of the batch; nothing there
+		return Frame{}, false, nil
+	case "503":
+		return Frame{}, false, nats.ErrNoResponders
+	default:
+		return Frame{}, false, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
+	}
+	pos, err := strconv.ParseUint(m.Header.Get(hdrPos), 10, 64)
+	if err != nil {
+		return Frame{}, false, fmt.Errorf("frame of %s: %w", k, err)
+	}
+	f, err = newFrame(k, pos, m.Header, m.Data)
+	if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")); err == nil {
+		f.Time = at
+	}
+	return f, true, err
+}
