@@ -4,7 +4,7 @@
 # began PID: when the process started, in whatever unit the system gives; empty if there is none.
 began() {
 	if [ -r "/proc/$1/stat" ]; then
-		sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f20
+		sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
 	elif [ ! -d /proc/self ]; then
 		ps -o lstart= -p "$1" 2>/dev/null | tr -d ' ' || true
 	fi
