@@ -11,37 +11,47 @@ import (
 // anything: toProblem makes the answer of it.
 type handler func(http.ResponseWriter, *http.Request, *call) error
 
-// routes mounts everything. What is open needs no key.
+// A route is a pattern with what answers there.
+type route struct {
+	pattern string
+	handler handler
+	open    bool // needs no key
+}
+
+// table is every route that is built; openapi.json describes them.
+func (s *Server) table() []route {
+	return []route{
+		{"GET /healthz", s.healthz, true},
+		{"GET /readyz", s.readyz, true},
+		{"GET /openapi.json", s.openAPI, true},
+		{"POST /v1/runs", s.postRun, false},
+		{"GET /v1/runs", s.listRuns, false},
+		{"GET /v1/runs/{run}", s.getRun, false},
+		{"GET /v1/runs/{run}/events", s.runEvents, false},
+		{"POST /v1/runs/{run}/cancel", s.cancelRun, false},
+		{"GET /v1/sessions/{session}", s.getSession, false},
+		{"GET /v1/sessions/{session}/events", s.sessionEvents, false},
+		{"GET /v1/sessions/{session}/snapshot", s.getSnapshot, false},
+		{"GET /v1/sessions/{session}/messages", s.getMessages, false},
+		{"GET /v1/traces/{trace}", s.getTrace, false},
+		{"GET /v1/traces/{trace}/events", s.traceEvents, false},
+		{"GET /v1/agents", s.listAgents, false},
+		{"GET /artifacts/{artifact}", s.getArtifact, false},
+		{"GET /v1/artifacts/{artifact}", s.statArtifact, false},
+		{"POST /v1/artifacts", s.postArtifact, false},
+		{"POST /chat", s.chat, false},
+	}
+}
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	open := func(pattern string, h handler) { mux.Handle(pattern, s.endpoint(h, false)) }
-	on := func(pattern string, h handler) { mux.Handle(pattern, s.endpoint(h, true)) }
-
-	open("GET /healthz", s.healthz)
-	open("GET /readyz", s.readyz)
-	open("GET /openapi.json", s.openAPI)
-
-	on("POST /v1/runs", s.postRun)
-	on("GET /v1/runs", s.listRuns)
-	on("GET /v1/runs/{run}", s.getRun)
-	on("GET /v1/runs/{run}/events", s.runEvents)
-	on("POST /v1/runs/{run}/cancel", s.cancelRun)
-	on("GET /v1/sessions/{session}", s.getSession)
-	on("GET /v1/sessions/{session}/events", s.sessionEvents)
-	on("GET /v1/sessions/{session}/snapshot", s.getSnapshot)
-	on("GET /v1/sessions/{session}/messages", s.getMessages)
-	on("GET /v1/traces/{trace}", s.getTrace)
-	on("GET /v1/traces/{trace}/events", s.traceEvents)
-	on("GET /v1/agents", s.listAgents)
-	on("GET /artifacts/{artifact}", s.getArtifact)
-	on("GET /v1/artifacts/{artifact}", s.statArtifact)
-	on("POST /v1/artifacts", s.postArtifact)
-	on("POST /chat", s.chat)
-
+	for _, r := range s.table() {
+		mux.Handle(r.pattern, s.endpoint(r.handler, !r.open))
+	}
 	for pattern, what := range notBuilt {
-		on(pattern, func(http.ResponseWriter, *http.Request, *call) error {
+		mux.Handle(pattern, s.endpoint(func(http.ResponseWriter, *http.Request, *call) error {
 			return problem(http.StatusNotImplemented, event.CodeUnsupported, "%s is not built yet", what)
-		})
+		}, true))
 	}
 	return s.around(mux)
 }
