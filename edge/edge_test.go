@@ -139,6 +139,22 @@ func (e *edgeNode) try(method, path, body string, header ...string) (*http.Respo
 	return resp, err
 }
 
+// doHost calls the edge by another name.
+func (e *edgeNode) doHost(host string) *http.Response {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.(*testing.T).Context(), "GET", e.url+"/v1/agents", nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	req.Host = host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
 // get reads an answer whole and wants its status.
 func (e *edgeNode) get(status int, path string, header ...string) []byte {
 	e.t.Helper()

@@ -61,8 +61,11 @@ func (w *script) put(t event.Type, internal bool, run string, data any) {
 	if run != "" {
 		e.TraceID = w.in.TraceID
 	}
-	if t == event.RunStarted || t == event.RunQueued {
+	switch {
+	case t == event.RunStarted && run == w.in.RunID:
 		e.CommandID = w.in.CommandID
+	case t == event.RunQueued:
+		e.CommandID = run + ".invoke"
 	}
 	w.steps = append(w.steps, Step{e, w.await})
 	w.await = ""
