@@ -30,6 +30,7 @@ type Options struct {
 	PageReaders  int           // reads of the log at once, default 32
 	Ping         time.Duration // silence after which a stream shows that it is alive, default 15 s
 	Heartbeat    time.Duration // the same while a run is under way, default 5 s
+	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
 	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
 	Logger       *slog.Logger
 	Observe      Observer
@@ -52,6 +53,7 @@ func (o *Options) setDefaults() {
 	o.PageReaders = orDefault(o.PageReaders, 32)
 	o.Ping = orDefault(o.Ping, 15*time.Second)
 	o.Heartbeat = orDefault(o.Heartbeat, 5*time.Second)
+	o.CheckHead = orDefault(o.CheckHead, 15*time.Second)
 	o.WriteTimeout = orDefault(o.WriteTimeout, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

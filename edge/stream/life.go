@@ -10,7 +10,7 @@ import (
 // due is the time to the next sign of life.
 func (v *Viewer) due(out *output) time.Duration {
 	if out == nil {
-		return time.Hour
+		return v.hub.opts.CheckHead
 	}
 	next := later(v.shownAt, v.pingAt).Add(v.hub.opts.Ping)
 	if beat := later(v.shownAt, v.beatAt).Add(v.hub.opts.Heartbeat); beat.Before(next) {
@@ -29,10 +29,11 @@ func later(a, b time.Time) time.Time {
 // tick shows that the stream is alive, if it has been silent.
 func (v *Viewer) tick(out *output, tick *time.Timer) error {
 	defer func() { tick.Reset(v.due(out)) }()
+	now := time.Now()
+	v.topic.checkHead(now, v.hub.opts.CheckHead)
 	if out == nil {
 		return nil
 	}
-	now := time.Now()
 	if now.Sub(later(v.shownAt, v.beatAt)) >= v.hub.opts.Heartbeat {
 		v.beatAt = now // whether or not there is a run to speak of
 		if err := v.beat(out, now); err != nil {

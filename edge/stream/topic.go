@@ -31,6 +31,8 @@ type topic struct {
 	news   chan struct{} // closed when anything here changes
 	broken error         // no frame follows
 	pulse  pulse
+
+	checkedAt time.Time // when the head was last compared with the leader's
 }
 
 // A pulse is what is known of the session's owner and of the run under way.
@@ -137,6 +139,20 @@ func (t *topic) look(after event.Seq, into []*entry) outlook {
 		o.entries = into[:copy(into, t.ring[after-t.base:])]
 	}
 	return o
+}
+
+// checkHead compares with the head of the log if nothing was heard for a while: a
+// last message that was lost on its way shows in no other way.
+func (t *topic) checkHead(now time.Time, silence time.Duration) {
+	t.mu.Lock()
+	due := now.Sub(later(t.pulse.signAt, t.checkedAt)) >= silence
+	if due {
+		t.checkedAt = now
+	}
+	t.mu.Unlock()
+	if due {
+		t.watch.Check()
+	}
 }
 
 func (t *topic) vitals() (pulse, event.Seq) {
