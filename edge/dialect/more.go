@@ -1,0 +1,35 @@
+package dialect
+
+import "github.com/runlog-dev/runlog/event"
+
+// A Folding dialect cannot tell some types by their event alone: it needs what
+// the session was before it. Those of its events are encoded with the fold of
+// everything before them, which is the same on every edge; it costs a read of the
+// log, so it is for what is rare.
+type Folding interface {
+	Dialect
+	// Folds reports whether an event is to be encoded by EventAfter.
+	Folds(event.Event) bool
+	// EventAfter encodes an event that follows a session, which it does not change.
+	EventAfter(before *event.Session, e event.Event, line []byte, to Audience) []Message
+}
+
+// A Lossy dialect says which types of event it has no word for, and why. What is
+// not listed is told: a test holds each dialect to it, so that a new type is
+// decided about.
+type Lossy interface {
+	Lost() map[event.Type]string
+}
+
+// Encode encodes an event; before is called if the dialect needs it.
+func Encode(d Dialect, e event.Event, line []byte, to Audience, before func() (*event.Session, error)) ([]Message, error) {
+	f, ok := d.(Folding)
+	if !ok || !f.Folds(e) {
+		return d.Event(e, line, to), nil
+	}
+	s, err := before()
+	if err != nil {
+		return nil, err
+	}
+	return f.EventAfter(s, e, line, to), nil
+}
