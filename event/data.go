@@ -38,6 +38,7 @@ type Part struct {
 	URL         string          `json:"url,omitempty"`
 	Value       json.RawMessage `json:"value,omitempty"`
 	Internal    bool            `json:"internal,omitempty"`
+	Streaming   bool            `json:"streaming,omitempty"` // in a fold: reasoning that has not ended
 }
 
 // TextPart is the commonest part.

@@ -247,7 +247,7 @@ func (s *Session) messageDiscarded(_ Event, d MessageDiscardedData) {
 }
 
 func (s *Session) reasoningStarted(e Event, d ReasoningStartedData) {
-	p := &Part{Type: PartReasoning, ReasoningID: d.ReasoningID, Internal: e.Internal}
+	p := &Part{Type: PartReasoning, ReasoningID: d.ReasoningID, Internal: e.Internal, Streaming: true}
 	if m := s.streaming(); m != nil {
 		m.settle()
 		m.Parts = append(m.Parts, p)
@@ -286,7 +286,7 @@ func (s *Session) reasoningDelta(_ Event, d ReasoningDeltaData) {
 
 func (s *Session) reasoningCompleted(_ Event, d ReasoningCompletedData) {
 	if p := s.reasoningPart(d.ReasoningID); p != nil {
-		p.Text, p.Signature = d.Text, d.Signature
+		p.Text, p.Signature, p.Streaming = d.Text, d.Signature, false
 	}
 }
 
@@ -295,7 +295,7 @@ func (s *Session) toolStarted(e Event, d ToolStartedData) {
 		return
 	}
 	c := &ToolCall{CallID: d.CallID, RunID: e.RunID, MessageID: d.MessageID, Name: d.Name,
-		Executor: d.Executor, Status: Pending, Internal: e.Internal}
+		Executor: d.Executor, Status: Pending, Internal: e.Internal, Streaming: true}
 	s.ToolCalls = append(s.ToolCalls, c)
 	s.calls[d.CallID] = c
 	if m := s.messages[d.MessageID]; m != nil && m.Status == Streaming {
@@ -305,14 +305,14 @@ func (s *Session) toolStarted(e Event, d ToolStartedData) {
 }
 
 func (s *Session) toolArgsDelta(_ Event, d ToolArgsDeltaData) {
-	if c := s.calls[d.CallID]; c != nil && !c.argsDone {
+	if c := s.calls[d.CallID]; c != nil && c.Streaming {
 		c.growing = append(c.growing, d.Delta...)
 	}
 }
 
 func (s *Session) toolArgs(_ Event, d ToolArgsData) {
 	if c := s.calls[d.CallID]; c != nil {
-		c.Args, c.Redacted, c.argsDone, c.growing = d.Args, d.Redacted, true, nil
+		c.Args, c.Redacted, c.Streaming, c.growing = d.Args, d.Redacted, false, nil
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *Session) toolClosed(e Event, id, name, args string) *ToolCall {
 		s.ToolCalls = append(s.ToolCalls, c)
 		s.calls[id] = c
 	}
-	c.Args, c.argsDone, c.growing = args, true, nil
+	c.Args, c.Streaming, c.growing = args, false, nil
 	if r := s.runs[c.RunID]; r != nil && c.Executor == ByWorker {
 		r.Usage.ToolCalls++
 	}

@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes when the same events fold to another Session, so that
 // stored snapshots of an older fold are made anew.
-const FoldVersion = 1
+const FoldVersion = 2
 
 // keptCommands is how many command ids a session remembers, so that a command
 // delivered again is known (its inbox entry outlives it by seconds, not by this).
@@ -98,9 +98,9 @@ type ToolCall struct {
 	Outcome    Outcome         `json:"outcome,omitempty"`
 	Redacted   bool            `json:"redacted,omitempty"`
 	Internal   bool            `json:"internal,omitempty"`
+	Streaming  bool            `json:"streaming,omitempty"` // its arguments are not complete
 
-	argsDone bool
-	growing  []byte
+	growing []byte
 }
 
 // Done reports whether the call has its result.
