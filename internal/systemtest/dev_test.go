@@ -20,13 +20,16 @@ type dev struct {
 	ledger ledger
 }
 
+// nobody is an address where no model listens.
+const nobody = "http://127.0.0.1:1/v1"
+
 // startDev starts a `runlog dev` with the tests' agents.
 func startDev(t testing.TB) *dev {
 	t.Helper()
 	addr, data := testservers.FreeAddr(t), t.TempDir()
 	ledger := ledger(filepath.Join(t.TempDir(), "ledger"))
 	env := []string{
-		"RUNLOG_AGENTS=" + agentFiles(t, string(ledger), "http://127.0.0.1:1/v1"), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=500ms",
+		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(ledger), "$MODEL", nobody, "$CALLER", nobody), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=500ms",
 	}
 	s := startServer(t, "http://"+addr+"/readyz", env, "dev", "--data", data, "--listen", addr)
 	return &dev{s, edge{url: "http://" + addr}, data, ledger}

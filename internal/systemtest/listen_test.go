@@ -238,6 +238,12 @@ func differ(got, want []message) string {
 func fold(t testing.TB, list []event.Event) *event.Session {
 	t.Helper()
 	s := event.NewSession(list[0].SessionID)
+	goOnFolding(t, s, list)
+	return s
+}
+
+func goOnFolding(t testing.TB, s *event.Session, list []event.Event) {
+	t.Helper()
 	for _, e := range list {
 		if e.Seq <= s.Seq {
 			t.Fatalf("event %d follows %d", e.Seq, s.Seq)
@@ -247,7 +253,6 @@ func fold(t testing.TB, list []event.Event) *event.Session {
 			t.Fatal(err)
 		}
 	}
-	return s
 }
 
 // sameJSON compares values, not their spelling.

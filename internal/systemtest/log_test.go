@@ -75,6 +75,7 @@ type judgement struct {
 	attempts   map[string]int    // executions of a call
 	names      map[string]string // of the tools of calls
 	texts      map[string]string // of messages
+	said       bool              // the message that was completed last came in deltas
 }
 
 // A runLife is what a log has told of a run.
@@ -193,8 +194,9 @@ func (j *judgement) pairs(e event.Event) {
 		j.finish(e, step)
 	case event.MessageStarted:
 		j.begin(e, msg)
-	case event.MessageCompleted:
-		delete(j.open, msg) // messages of users have no opener
+	case event.MessageCompleted: // what comes with a request has no opener
+		_, j.said = j.open[msg]
+		delete(j.open, msg)
 	case event.MessageDiscarded:
 		j.discard(e.RunID)
 	case event.ReasoningStarted:
@@ -271,7 +273,7 @@ func (j *judgement) text(e event.Event) {
 	case event.MessageCompleted:
 		var d event.MessageCompletedData
 		j.data(e, &d)
-		if said := textOf(d.Parts); d.Role == event.RoleAssistant && said != j.texts[d.MessageID] {
+		if said := textOf(d.Parts); j.said && said != j.texts[d.MessageID] {
 			j.wrong(e, "its deltas say %q, it says %q", j.texts[d.MessageID], said)
 		}
 		if d.SHA256 != event.TextHash(d.Parts) {

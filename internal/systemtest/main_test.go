@@ -4,6 +4,7 @@
 package systemtest
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,15 @@ import (
 
 // lease is short, so that takeovers are quick, and long enough for a loaded machine.
 const lease = 3 * time.Second
+
+// TestMain lets more tests run side by side than there are processors: they wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // A server is a process of runlog that says over HTTP when it is ready.
 type server struct {
@@ -53,9 +63,8 @@ func runlog(t testing.TB, env []string, args ...string) (stdout, stderr string, 
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// agentFiles copies the tests' agents, and the demo, into a directory. Every call of a probe's tool is recorded in
-// the ledger.
-func agentFiles(t testing.TB, ledger, model string) string {
+// agentFiles copies the tests' agents, and the demo, into a directory, with what they leave open filled in.
+func agentFiles(t testing.TB, fill ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	own := os.DirFS("testdata/agents")
@@ -65,13 +74,13 @@ func agentFiles(t testing.TB, ledger, model string) string {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(testservers.Root(t), "examples/agents"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"probe.yaml", "talker.yaml"} {
+	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml"} {
 		path := filepath.Join(dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		filled := strings.NewReplacer("$LEDGER", ledger, "$MODEL", model).Replace(string(text))
+		filled := strings.NewReplacer(fill...).Replace(string(text))
 		if err := os.WriteFile(path, []byte(filled), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,176 @@
+package systemtest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runlog-dev/runlog/internal/testservers"
+	"github.com/runlog-dev/runlog/worker/model/modeltest"
+)
+
+// A production is an installation as the docs recommend it: three NATS nodes with replicated streams, Postgres, S3,
+// two edges, two workers. Its key is one of the tenant acme that may see internal events.
+type production struct {
+	t       testing.TB
+	nats    *testservers.Cluster
+	pg      *testservers.PostgresServer
+	s3      *testservers.S3Server
+	edge    [2]*server
+	worker  [2]*server
+	at      [2]edge // the edges, for acme
+	rival   string  // a key of another tenant
+	env     []string
+	ledger  ledger
+	talking *modeltest.Server // what the agent talker asks
+	calling *modeltest.Server // what the agent caller asks
+}
+
+// startProduction brings everything up; it ends with the test.
+func startProduction(t testing.TB) *production {
+	t.Helper()
+	p := &production{t: t, nats: testservers.NATS(t, 3), pg: testservers.StartPostgres(t), s3: testservers.StartS3(t)}
+	p.ledger = ledger(filepath.Join(t.TempDir(), "ledger"))
+	p.talking = modeltest.Serve(talk, "127.0.0.1:0")
+	p.calling = modeltest.Serve(call, "127.0.0.1:0")
+	t.Cleanup(p.talking.Close)
+	t.Cleanup(p.calling.Close)
+	p.env = []string{
+		"RUNLOG_NATS_URL=" + p.nats.URL(), "RUNLOG_CATALOG_URL=" + p.pg.URL(), "RUNLOG_ARTIFACTS_URL=" + p.s3.URL(),
+		"RUNLOG_REPLICAS=3", "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=1s", "RUNLOG_PING=1s",
+		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(p.ledger), "$MODEL", p.talking.OpenAI(), "$CALLER", p.calling.OpenAI()),
+	}
+	p.command("migrate")
+	key := p.command("keys", "create", "--tenant", "acme", "--name", "tester", "--scopes", "audit")
+	p.rival = p.command("keys", "create", "--tenant", "rival", "--scopes", "audit")
+	for i := range 2 {
+		p.startWorker(i)
+		p.startEdge(i, key)
+	}
+	return p
+}
+
+// talk is a model that talks for a minute.
+var talk = modeltest.Script{Loop: true, Steps: []modeltest.Step{
+	{Text: strings.Repeat("Still talking. ", 1000), Pace: modeltest.Pace{Delay: 40e6, Runes: 8}},
+}}
+
+// call is a model that calls three tools at once after each of the user's messages.
+var call = modeltest.Script{By: "turn", Loop: true, Steps: []modeltest.Step{
+	{Text: "Three at once.", Calls: []modeltest.Call{
+		{Name: "lookup", Args: `{"key":"mars"}`}, {Name: "count_slowly", Args: `{"n":30,"delay_ms":100}`}, {Name: "sleep", Args: `{"ms":3000}`},
+	}},
+	{Text: "Done."},
+}}
+
+// command runs one that has to succeed, and returns what it prints.
+func (p *production) command(args ...string) string {
+	p.t.Helper()
+	stdout, stderr, code := runlog(p.t, p.env, args...)
+	if code != 0 {
+		p.t.Fatalf("runlog %s: exit %d: %s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return strings.TrimSpace(stdout)
+}
+
+func (p *production) startWorker(i int) {
+	p.t.Helper()
+	admin := testservers.FreeAddr(p.t)
+	p.worker[i] = startServer(p.t, "http://"+admin+"/readyz", append(p.env[:len(p.env):len(p.env)], "RUNLOG_ADMIN_LISTEN="+admin, "RUNLOG_LOG=debug"), "worker") // debug shows what the tools say
+}
+
+func (p *production) startEdge(i int, key string) {
+	p.t.Helper()
+	addr := testservers.FreeAddr(p.t)
+	p.edge[i] = startServer(p.t, "http://"+addr+"/readyz", append(p.env[:len(p.env):len(p.env)], "RUNLOG_LISTEN="+addr), "edge")
+	p.at[i] = edge{"http://" + addr, key}
+}
+
+// alone makes the first worker the only one while work begins, so that a test knows which one has it; the returned
+// func brings the second one back.
+func (p *production) alone() (both func()) {
+	p.t.Helper()
+	p.worker[1].Stop()
+	return p.worker[1].again
+}
+
+// whole brings back whatever a test left down, so that the next one finds all of it.
+func (p *production) whole() {
+	p.t.Helper()
+	for _, s := range []*server{p.worker[0], p.worker[1], p.edge[0], p.edge[1]} {
+		select {
+		case <-s.Done():
+			s.again()
+		default:
+		}
+	}
+}
+
+// TestProduction shares one installation among tests: first those that only use it, side by side, then, one after
+// the other, those that break something.
+func TestProduction(t *testing.T) {
+	p := startProduction(t)
+	t.Run("calm", func(t *testing.T) {
+		for _, c := range calm {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.test(t, p)
+			})
+		}
+	})
+	for _, c := range stormy {
+		t.Run(c.name, func(t *testing.T) {
+			c.test(t, p)
+			p.whole()
+		})
+	}
+}
+
+// A productionTest is a test of an installation that it shares with others.
+type productionTest struct {
+	name string
+	test func(*testing.T, *production)
+}
+
+var calm = []productionTest{
+	{"ASilentToolIsExecutedOnce", silentTool}, // the longest comes first
+	{"AStreamIsTheRunAndItsFoldTheSnapshot", streamIsTheRun},
+	{"AFinishedRunResumesAfterAnyEventOnTheOtherEdge", resumeFinished},
+	{"ALiveRunResumesAfterAnyEventOnTheOtherEdge", resumeLive},
+	{"ASnapshotAndItsTailAreTheWhole", resumeFromSnapshot},
+	{"EveryCursorGetsAnHonestAnswer", cursors},
+	{"TextIsByteExact", byteExact},
+	{"CancelReachesTheModel", cancelInModel},
+	{"CancelReachesTheTools", cancelInTool},
+	{"CancelLeavesAValidConversation", cancelledTurnIsValid},
+	{"CancelWhilePending", cancelPending},
+	{"CancelAtOnce", cancelAtOnce},
+	{"CancelAfterTheEndChangesNothing", cancelAfterTheEnd},
+	{"DisconnectIsNotStop", disconnectIsNotStop},
+	{"AnArtifactAndItsParts", artifactRanges},
+	{"ABigResultIsCutAndKeptWhole", bigResult},
+	{"UploadsComeBack", upload},
+	{"OneKeyIsOneRun", oneKeyOneRun},
+	{"RunsOfASessionQueueUp", runsQueueUp},
+	{"ARetriedStepLeavesOneText", retriedStep},
+	{"AToolServerDies", toolServerDies},
+	{"WhatIsNotBuiltIsRefused", unsupported},
+	{"ChatInOpenAIShape", chatOpenAI},
+	{"ChatGoesOn", chatGoesOn},
+	{"ChatInAnthropicShape", chatAnthropic},
+	{"ChatAsAStream", chatStream},
+	{"ChatRefuses", chatRefuses},
+	{"TenantWalls", tenantWalls},
+}
+
+var stormy = []productionTest{
+	{"AWorkerIsKilled", workerKilled},
+	{"AWorkerIsPaused", workerPaused},
+	{"AToolServerIsKilled", toolServerKilled},
+	{"RollingRestart", rollingRestart},
+	{"TheLogsLeaderIsKilled", leaderKilled},
+	{"PostgresIsDown", postgresDown},
+	{"S3IsDown", s3Down},
+	{"NATSIsDown", natsDown},
+	{"EverythingIsKilled", everythingKilled},
+}
