@@ -33,10 +33,30 @@ type Command struct {
 	Agent       string         `json:"agent,omitempty"`
 	Messages    []InputMessage `json:"messages,omitempty"`
 	Config      *RunConfig     `json:"config,omitempty"`
-	By          string         `json:"by,omitempty"` // who asks: a key's name or "client"
+	Queue       Queue          `json:"queue,omitempty"`   // of an invoke
+	Resumes     string         `json:"resumes,omitempty"` // an invoke that goes on where this run ended
+	By          string         `json:"by,omitempty"`      // who asks: a key's name or "client"
 	Reason      string         `json:"reason,omitempty"`
 	Time        Time           `json:"time"`
+
+	// Of what concerns one tool call.
+	CallID     string          `json:"call_id,omitempty"`
+	ArgsSHA256 string          `json:"args_sha256,omitempty"` // what the decision is about
+	Content    []Part          `json:"content,omitempty"`     // a client tool's result
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Failed     bool            `json:"failed,omitempty"` // the client's tool failed
 }
+
+// Queue says what a run does that finds its session busy.
+type Queue string
+
+// Queue policies. Enqueue is the default.
+const (
+	Enqueue   Queue = "enqueue"
+	Reject    Queue = "reject"    // it fails: conflict
+	Interrupt Queue = "interrupt" // the running one is cancelled
+	SteerInto Queue = "steer"     // its messages go to the running one
+)
 
 // An InputMessage is a message that a client sends. One whose MessageID the
 // session already holds is left out.
@@ -59,6 +79,16 @@ type PastCall struct {
 type RunConfig struct {
 	Emit   *Emit   `json:"emit,omitempty"`
 	Limits *Limits `json:"limits,omitempty"`
+	// ClientTools are offered to the model besides the agent's own tools and
+	// run by the client.
+	ClientTools []ClientTool `json:"client_tools,omitempty"`
+}
+
+// A ClientTool is run by the client. Parameters is a JSON Schema object.
+type ClientTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
 // Emit says what clients see of a run; the rest is internal.

@@ -97,6 +97,7 @@ type (
 		Agent     string         `json:"agent"`
 		CommandID string         `json:"command_id"`
 		Messages  []InputMessage `json:"messages"`
+		Resumes   string         `json:"resumes,omitempty"`
 		Config    *RunConfig     `json:"config,omitempty"`
 	}
 	RunStartedData struct {
@@ -105,6 +106,7 @@ type (
 		Attempt      int        `json:"attempt"`
 		ParentRunID  string     `json:"parent_run_id,omitempty"`
 		ParentCallID string     `json:"parent_call_id,omitempty"`
+		Resumes      string     `json:"resumes,omitempty"` // the run it goes on from
 		Traceparent  string     `json:"traceparent,omitempty"`
 		Config       *RunConfig `json:"config,omitempty"`
 	}
@@ -116,6 +118,8 @@ type (
 		Status   Status `json:"status"`
 		Previous Status `json:"previous"`
 		Reason   string `json:"reason,omitempty"`
+		// ExpiresAt is when a run that waits for somebody goes on without.
+		ExpiresAt *Time `json:"expires_at,omitempty"`
 	}
 	RunOutput struct {
 		MessageID string `json:"message_id,omitempty"`
@@ -124,6 +128,8 @@ type (
 		FinishReason FinishReason `json:"finish_reason"`
 		Output       RunOutput    `json:"output"`
 		Usage        Usage        `json:"usage"`
+		// SteeredInto is the run that took this one's messages.
+		SteeredInto string `json:"steered_into,omitempty"`
 	}
 	RunFailedData struct {
 		Code      Code   `json:"code"`
@@ -268,10 +274,10 @@ type (
 		ExpiresAt  Time   `json:"expires_at"`
 	}
 	ApprovalResolvedData struct {
-		CallID   string `json:"call_id"`
-		Decision string `json:"decision"` // approve | deny
-		By       string `json:"by"`
-		Reason   string `json:"reason,omitempty"`
+		CallID   string   `json:"call_id"`
+		Decision Decision `json:"decision"`
+		By       string   `json:"by"`
+		Reason   string   `json:"reason,omitempty"`
 	}
 )
 

@@ -126,7 +126,7 @@ func (s *Session) runStarted(e Event, d RunStartedData) {
 	r := s.run(e)
 	at := e.Time
 	r.StartedAt, r.Agent, r.Status = &at, d.Agent, Pending
-	r.ParentRunID, r.ParentCallID = d.ParentRunID, d.ParentCallID
+	r.ParentRunID, r.ParentCallID, r.Resumes = d.ParentRunID, d.ParentCallID, d.Resumes
 	r.Book.Attempt, r.Book.Config = d.Attempt, d.Config
 	s.dequeue(e.RunID)
 	s.remember(d.CommandID)
@@ -145,7 +145,10 @@ func (s *Session) runRecovered(e Event, d RunRecoveredData) {
 	}
 }
 
-func (s *Session) runStatus(e Event, d RunStatusData) { s.run(e).Status = d.Status }
+func (s *Session) runStatus(e Event, d RunStatusData) {
+	r := s.run(e)
+	r.Status, r.ExpiresAt = d.Status, d.ExpiresAt
+}
 
 func (s *Session) runCompleted(e Event, d RunCompletedData) {
 	r := s.endRun(e, Completed, &d.Usage)
@@ -164,7 +167,7 @@ func (s *Session) runCancelled(e Event, d RunCancelledData) {
 func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 	r := s.run(e)
 	at := e.Time
-	r.Status, r.EndedAt = status, &at
+	r.Status, r.EndedAt, r.ExpiresAt = status, &at, nil
 	r.Book.InStep, r.Book.Last = false, e.Seq
 	if usage != nil {
 		r.Usage = *usage
@@ -367,7 +370,12 @@ func (s *Session) approvalRequested(e Event, d ApprovalRequestedData) {
 
 func (s *Session) approvalResolved(_ Event, d ApprovalResolvedData) {
 	s.dropApproval(d.CallID)
-	if c := s.calls[d.CallID]; c != nil && c.Status == WaitingApproval {
+	c := s.calls[d.CallID]
+	if c == nil || c.Decision != nil {
+		return // the first decision stands
+	}
+	c.Decision = &Decided{d.Decision, d.By, d.Reason}
+	if c.Status == WaitingApproval {
 		c.Status = Pending
 	}
 }

@@ -97,10 +97,24 @@ type ToolCall struct {
 	Message    string          `json:"message,omitempty"`
 	Outcome    Outcome         `json:"outcome,omitempty"`
 	Redacted   bool            `json:"redacted,omitempty"`
+	Decision   *Decided        `json:"decision,omitempty"` // of a call that needed approval
 	Internal   bool            `json:"internal,omitempty"`
 	Streaming  bool            `json:"streaming,omitempty"` // its arguments are not complete
 
 	growing []byte
+}
+
+// Decided is what somebody said to a call that needed approval.
+type Decided struct {
+	Decision Decision `json:"decision"`
+	By       string   `json:"by"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// Waits reports that the call waits for somebody outside: an approval, or the
+// client that runs it.
+func (c *ToolCall) Waits() bool {
+	return !c.Done() && (c.Executor == ByClient || c.Status == WaitingApproval)
 }
 
 // Done reports whether the call has its result.
@@ -139,7 +153,9 @@ type Run struct {
 	Agent        string       `json:"agent"`
 	ParentRunID  string       `json:"parent_run_id,omitempty"`
 	ParentCallID string       `json:"parent_call_id,omitempty"`
+	Resumes      string       `json:"resumes,omitempty"`
 	Status       Status       `json:"status"`
+	ExpiresAt    *Time        `json:"expires_at,omitempty"` // of the wait
 	StartedAt    *Time        `json:"started_at,omitempty"`
 	EndedAt      *Time        `json:"ended_at,omitempty"`
 	FinishReason FinishReason `json:"finish_reason,omitempty"`
@@ -312,8 +328,34 @@ func (s *Session) Active() *Run {
 	return nil
 }
 
-// Idle reports that nothing in the log asks for a worker.
-func (s *Session) Idle() bool { return s.Active() == nil && len(s.Book.Queue) == 0 }
+// Free reports that a new run could start at once.
+func (s *Session) Free() bool { return s.Active() == nil && len(s.Book.Queue) == 0 }
+
+// Parked returns the active run if all it can do is wait for somebody outside:
+// each of its open calls does, and there is one.
+func (s *Session) Parked() *Run {
+	run := s.Active()
+	if run == nil || run.Status != WaitingApproval && run.Status != WaitingTool {
+		return nil
+	}
+	waits := false
+	for _, c := range s.ToolCalls {
+		if c.RunID == run.RunID && !c.Done() {
+			if !c.Waits() {
+				return nil
+			}
+			waits = true
+		}
+	}
+	if !waits {
+		return nil
+	}
+	return run
+}
+
+// Idle reports that nothing in the log asks for a worker: runs in the queue wait
+// for the active one, and that one for somebody outside.
+func (s *Session) Idle() bool { return s.Free() || s.Parked() != nil }
 
 // Knows reports whether a command was already answered by an event.
 func (s *Session) Knows(commandID string) bool {

@@ -157,6 +157,15 @@ const (
 	OutcomeCancelled Outcome = "cancelled"
 )
 
+// Decision about a tool call that needs approval.
+type Decision string
+
+// Decisions. One that nobody made in time is a denial by the expiry.
+const (
+	Approved Decision = "approve"
+	Denied   Decision = "deny"
+)
+
 // Executor says who runs a tool call.
 type Executor string
 

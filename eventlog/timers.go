@@ -1,0 +1,114 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+const (
+	timersStream   = "TIMERS"
+	timersConsumer = "due"
+)
+
+func (l *Log) timersConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              timersStream,
+		Description:       "runlog: commands that the server delivers at a later time",
+		Subjects:          []string{"timer.at.>", "timer.due.>"},
+		Retention:         jetstream.WorkQueuePolicy,
+		Storage:           jetstream.FileStorage,
+		Replicas:          l.opts.Replicas,
+		AllowMsgSchedules: true,
+	}
+}
+
+// SetTimer has a command submitted to the session at a time, to the second and
+// never earlier. Setting the same command again moves it.
+func (l *Log) SetTimer(ctx context.Context, k Key, cmd event.Command, at time.Time) error {
+	cmd.V = event.Version
+	if whole := at.Truncate(time.Second); whole.Before(at) {
+		at = whole.Add(time.Second) // the server cuts the rest of a second off
+	}
+	_, err := l.js.Publish(ctx, timerSubject(k, cmd.CommandID), event.Encode(cmd),
+		jetstream.WithScheduleAt(at), jetstream.WithScheduleTarget("timer.due."+k.suffix()))
+	if err != nil {
+		return unavailable(fmt.Errorf("timer for %s: %w", k, err))
+	}
+	return nil
+}
+
+func timerSubject(k Key, commandID string) string {
+	return "timer.at." + k.suffix() + "." + token(commandID)
+}
+
+// StopTimer forgets a command that is not due yet; one that is gone is fine.
+func (l *Log) StopTimer(ctx context.Context, k Key, commandID string) error {
+	s, err := l.js.Stream(ctx, timersStream)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(timerSubject(k, commandID)))
+	}
+	if err != nil {
+		return unavailable(fmt.Errorf("stop timer of %s: %w", k, err))
+	}
+	return nil
+}
+
+// Timers submits commands that are due until ctx ends. Any number of processes
+// may do so.
+func (l *Log) Timers(ctx context.Context) error {
+	cons, err := l.js.CreateOrUpdateConsumer(ctx, timersStream, jetstream.ConsumerConfig{
+		Durable: timersConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: l.opts.Lease,
+		FilterSubject: "timer.due.>", MaxDeliver: -1, MaxAckPending: -1,
+	})
+	if err != nil {
+		return unavailable(fmt.Errorf("timers: %w", err))
+	}
+	for ctx.Err() == nil {
+		batch, err := cons.Fetch(64, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(poll/4))
+		if err != nil {
+			return unavailable(fmt.Errorf("timers: %w", err))
+		}
+		for msg := range batch.Messages() {
+			if err := l.due(ctx, msg); err != nil {
+				return err
+			}
+		}
+		if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrTimeout) {
+			return unavailable(fmt.Errorf("timers: %w", err))
+		}
+	}
+	return ctx.Err()
+}
+
+// due moves one command to its session's inbox. One whose inbox is full comes
+// again after a lease.
+func (l *Log) due(ctx context.Context, msg jetstream.Msg) error {
+	t := tokens(msg.Subject())
+	var cmd event.Command
+	if len(t) != 4 || json.Unmarshal(msg.Data(), &cmd) != nil {
+		return msg.Term()
+	}
+	k, err := parseKey(t[2], t[3])
+	if err != nil {
+		return msg.Term()
+	}
+	err = l.Submit(ctx, k, cmd)
+	if errors.Is(err, ErrInboxFull) {
+		return nil
+	}
+	if err == nil {
+		err = l.Wake(ctx, k)
+	}
+	if err != nil {
+		return err
+	}
+	return msg.Ack()
+}
