@@ -548,6 +548,36 @@ func TestAStoppingWorkerHandsItsRunOver(t *testing.T) {
 	}
 }
 
+// What a model said last is gathered for a moment: it must not come after the release.
+func TestNothingIsAppendedAfterTheRelease(t *testing.T) {
+	b := newBench(t, 20*time.Second)
+	var words atomic.Int32
+	chatter := play(func(ctx context.Context, _ model.Request, emit func(model.Chunk) error) (model.Result, error) {
+		for ctx.Err() == nil {
+			if err := emit(model.Chunk{Kind: model.Text, Text: "word "}); err != nil {
+				return model.Result{}, err
+			}
+			words.Add(1)
+			time.Sleep(100 * time.Microsecond)
+		}
+		return model.Result{}, ctx.Err()
+	})
+	b.invoke("run_1", "hi")
+	for range 10 {
+		before := words.Load()
+		w := b.worker(chatter)
+		b.until("some words", func(*event.Session) bool { return words.Load() > before+20 })
+		w.drain()
+	}
+	released := false
+	for _, e := range b.events() {
+		if released && e.Type != event.SessionClaimed {
+			t.Errorf("event %d, %s, comes after the release", e.Seq, e.Type)
+		}
+		released = e.Type == event.SessionReleased
+	}
+}
+
 func TestAModelThatBreaksOffIsAskedAgain(t *testing.T) {
 	b := newBench(t, 2*time.Second)
 	var tries atomic.Int32

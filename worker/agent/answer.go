@@ -339,13 +339,9 @@ func nonNil(parts []event.Part) []event.Part {
 // discard takes the attempt back. The last one is taken back too, so that a
 // failed run never seems to have answered.
 func (a *answer) discard(reason string, retry int, last bool) error {
+	a.drop()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
-	}
-	a.pending.Reset()
 	if !a.started && a.open == nil && len(a.parts) == 0 {
 		return nil // nothing was shown
 	}
@@ -353,6 +349,17 @@ func (a *answer) discard(reason string, retry int, last bool) error {
 		retry = 0
 	}
 	return a.append(false, event.MessageDiscarded, event.MessageDiscardedData{MessageID: a.messageID, Reason: reason, Retry: retry})
+}
+
+// drop forgets what is gathered: nothing is written after it.
+func (a *answer) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	a.pending.Reset()
 }
 
 func (a *answer) append(internal bool, t event.Type, data any) error {

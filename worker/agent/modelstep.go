@@ -51,6 +51,7 @@ func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
 			return a.complete(step, result)
 		}
 		if errors.Is(err, ErrDrained) {
+			a.drop()
 			return err // the next owner takes the attempt back
 		}
 		if context.Cause(ctx) != nil {
