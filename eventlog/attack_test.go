@@ -227,7 +227,8 @@ func TestANewTicketRightAfterTheLast(t *testing.T) {
 	})
 }
 
-// Twenty parallel requests with one key, on two connections, are one run.
+// Twenty parallel requests with one key, on two connections, are one run: each of
+// them can take every step of its acceptance.
 func TestOneRunOfManyReservations(t *testing.T) {
 	onClusters(t, func(t *testing.T, c *testservers.Cluster, opts Options) {
 		logs := []*Log{dial(t, c.Node(0).URL(), opts), dial(t, c.Node(c.Nodes()-1).URL(), opts)}
@@ -241,6 +242,13 @@ func TestOneRunOfManyReservations(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				k := Key{"t", ref.SessionID}
+				cmd := event.Command{CommandID: ref.RunID + ".invoke", Kind: event.Invoke, RunID: ref.RunID}
+				for _, err := range []error{logs[i%2].Submit(t.Context(), k, cmd), logs[i%2].Wake(t.Context(), k), logs[i%2].Accept(t.Context(), ref)} {
+					if err != nil {
+						t.Error(err)
+					}
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				runs[ref.RunID]++
@@ -249,6 +257,10 @@ func TestOneRunOfManyReservations(t *testing.T) {
 		wg.Wait()
 		if len(runs) != 1 {
 			t.Errorf("the requests got %v", runs)
+		}
+		waiting, err := logs[0].Inbox(t.Context(), Key{"t", "s"})
+		if err != nil || len(waiting) != 1 {
+			t.Errorf("%d commands wait, %v", len(waiting), err)
 		}
 	})
 }

@@ -36,7 +36,10 @@ func (l *Log) Submit(ctx context.Context, k Key, cmd event.Command) error {
 	if len(data) > MaxCommand {
 		return fmt.Errorf("command of %d bytes, at most %d: %w", len(data), MaxCommand, ErrTooLarge)
 	}
-	_, err := l.js.Publish(ctx, inboxSubject(k, cmd.Kind), data, jetstream.WithMsgID(k.suffix()+"."+cmd.CommandID))
+	err := settled(ctx, func() (bool, error) {
+		_, err := l.js.Publish(ctx, inboxSubject(k, cmd.Kind), data, jetstream.WithMsgID(k.suffix()+"."+cmd.CommandID))
+		return apiCode(err) == errSameInProcess, err
+	})
 	if apiCode(err) == errPerSubject {
 		return fmt.Errorf("submit to %s: %d commands wait: %w", k, maxWaiting, ErrInboxFull)
 	}

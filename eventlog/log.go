@@ -162,6 +162,7 @@ func unavailable(err error) error {
 const (
 	errWrongLast     = 10071 // the fence: look who wrote
 	errInProcess     = 10164 // another append of the subject is under way: try again
+	errSameInProcess = 10158 // a message with the same id is under way: try again
 	errPerSubject    = 10077 // too many messages of the subject
 	errNoMessage     = 10037
 	errStreamMissing = 10059
@@ -173,6 +174,23 @@ func apiCode(err error) jetstream.ErrorCode {
 		return api.ErrorCode
 	}
 	return 0
+}
+
+// settled repeats try while another request for the same thing is under way,
+// which replicated streams report before they know how it ends. The pause doubles
+// from 2 ms; after 5 s it is ErrUnavailable.
+func settled(ctx context.Context, try func() (pending bool, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		pending, err := try()
+		if !pending {
+			return err
+		}
+		if sleep(ctx, wait) != nil {
+			return errors.Join(ErrUnavailable, err)
+		}
+	}
 }
 
 // Logger is where this log's trouble is told.

@@ -55,20 +55,26 @@ func idemKey(tenant, key string) string {
 }
 
 func (l *Log) reserve(ctx context.Context, key string, want RunRef) (RunRef, bool, error) {
-	rev, err := l.runs.Create(ctx, key, event.Encode(want))
-	if err == nil {
-		want.key, want.revision = key, rev
-		return want, false, nil
+	var ref RunRef
+	existed := false
+	err := settled(ctx, func() (pending bool, err error) {
+		rev, err := l.runs.Create(ctx, key, event.Encode(want))
+		if existed = errors.Is(err, jetstream.ErrKeyExists); !existed {
+			ref = want
+			ref.key, ref.revision = key, rev
+			return false, unavailable(err)
+		}
+		ref, err = l.runRef(ctx, key)
+		return errors.Is(err, ErrNotFound), err // of a request whose entry is not in yet
+	})
+	if err == nil && !existed {
+		return ref, false, nil
 	}
-	if !errors.Is(err, jetstream.ErrKeyExists) {
-		return RunRef{}, false, unavailable(fmt.Errorf("reserve run %s: %w", want.RunID, err))
-	}
-	ref, err := l.runRef(ctx, key)
 	if err == nil && ref.BodyHash != want.BodyHash {
 		err = ErrMismatch
 	}
 	if err != nil {
-		return RunRef{}, true, fmt.Errorf("reserve run %s: %w", want.RunID, err)
+		return RunRef{}, existed, fmt.Errorf("reserve run %s: %w", want.RunID, err)
 	}
 	return ref, true, nil
 }
@@ -91,7 +97,7 @@ func (l *Log) runRef(ctx context.Context, key string) (RunRef, error) {
 func (l *Log) Accept(ctx context.Context, ref RunRef) error {
 	ref.Accepted = true
 	_, err := l.runs.Update(ctx, ref.key, event.Encode(ref), ref.revision)
-	if err != nil && apiCode(err) != errWrongLast {
+	if code := apiCode(err); err != nil && code != errWrongLast && code != errInProcess {
 		return unavailable(fmt.Errorf("accept run %s: %w", ref.RunID, err))
 	}
 	return nil

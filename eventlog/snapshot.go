@@ -76,7 +76,7 @@ func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry) error
 	default:
 		err = l.replaceSnapshot(ctx, k, entry, old)
 	}
-	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast {
+	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast || apiCode(err) == errInProcess {
 		return nil // another writer's snapshot is as good
 	}
 	return unavailable(err)
