@@ -57,7 +57,7 @@ func (s *Server) checkLocal(r *http.Request) error {
 		return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not call an edge without API keys; create a key or allow the origin", origin)
 	}
 	if !isLocalHost(r.Host) {
-		return problem(http.StatusForbidden, event.CodeForbidden, "an edge without API keys is called by IP address or as localhost, not as %q; create a key", r.Host)
+		return problem(http.StatusForbidden, event.CodeForbidden, "an edge without API keys is called by IP address or a name without a dot, not as %q; create a key", r.Host)
 	}
 	return nil
 }
@@ -72,8 +72,9 @@ func isLocalOrigin(origin string) bool {
 	return err == nil && ip.IsLoopback() || isLocalName(name)
 }
 
-// isLocalHost accepts addresses and localhost: a page can make its own name mean
-// this machine, but it cannot make an address its name.
+// isLocalHost accepts addresses, localhost and names without a dot, as machines
+// and containers have: a page can make its own name mean this machine, but no
+// stranger can have an address or a name without a dot.
 func isLocalHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -81,7 +82,7 @@ func isLocalHost(host string) bool {
 	}
 	name = strings.Trim(name, "[]")
 	_, err := netip.ParseAddr(name)
-	return err == nil || name == "" || isLocalName(name)
+	return err == nil || !strings.Contains(name, ".") || isLocalName(name)
 }
 
 func isLocalName(name string) bool {

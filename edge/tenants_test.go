@@ -141,6 +141,7 @@ func TestAnEdgeWithoutKeysIsForThisMachine(t *testing.T) {
 	}
 	wantStatus(t, e.doHost("evil.example"), 403)
 	wantStatus(t, e.doHost("localhost:8080"), 200)
+	wantStatus(t, e.doHost("edge-1:8080"), 200) // a container
 }
 
 func TestPreflight(t *testing.T) {
