@@ -34,22 +34,31 @@ type wire struct {
 
 // wire returns the entry's messages in a view, encoded once.
 func (e *entry) wire(v view) [][]byte {
-	first := e.wires.Load()
-	for w := first; w != nil; w = w.next {
+	if messages, ok := e.made(v); ok || e.hidden {
+		return messages
+	}
+	return e.keep(v, v.dialect.Event(e.Event, e.line, v.audience))
+}
+
+// made returns what was encoded for a view before.
+func (e *entry) made(v view) (messages [][]byte, ok bool) {
+	for w := e.wires.Load(); w != nil; w = w.next {
 		if w.view == v {
-			return w.messages
+			return w.messages, true
 		}
 	}
-	made := &wire{view: v, messages: e.encode(v), next: first}
+	return nil, false
+}
+
+// keep frames messages and has them at hand for the next viewer.
+func (e *entry) keep(v view, list []dialect.Message) [][]byte {
+	first := e.wires.Load()
+	made := &wire{view: v, messages: e.frame(v, list), next: first}
 	e.wires.CompareAndSwap(first, made) // whoever loses has only worked in vain
 	return made.messages
 }
 
-func (e *entry) encode(v view) [][]byte {
-	if e.hidden {
-		return nil
-	}
-	list := v.dialect.Event(e.Event, e.line, v.audience)
+func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	if len(list) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -9,12 +10,12 @@ import (
 
 // show sends what the viewer may see of consecutive events that follow its
 // position. done: the run's terminal event was among them.
-func (v *Viewer) show(out *output, list []*entry) (done bool, err error) {
+func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (done bool, err error) {
 	for _, e := range list {
 		if v.req.NoFollow && e.Seq > v.until {
 			return false, nil
 		}
-		if err := v.showOne(out, e); err != nil {
+		if err := v.showOne(ctx, out, e); err != nil {
 			return false, err
 		}
 		if v.over {
@@ -29,8 +30,15 @@ func (v *Viewer) show(out *output, list []*entry) (done bool, err error) {
 }
 
 // showOne sends one event and makes it the viewer's position.
-func (v *Viewer) showOne(out *output, e *entry) error {
+func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 	mine := v.req.RunID == "" || e.RunID == v.req.RunID
+	var messages [][]byte
+	if mine && out != nil {
+		var err error
+		if messages, err = v.wire(ctx, e); err != nil {
+			return err
+		}
+	}
 	sub := v.at.Sub
 	v.at = Position{Seq: e.Seq}
 	if mine {
@@ -38,10 +46,6 @@ func (v *Viewer) showOne(out *output, e *entry) error {
 	}
 	if out == nil {
 		return nil
-	}
-	var messages [][]byte
-	if mine {
-		messages = e.wire(v.view)
 	}
 	if len(messages) == 0 {
 		return v.hide(out)
@@ -76,6 +80,9 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 
 // note follows the viewer's run.
 func (v *Viewer) note(e *entry) {
+	if v.req.Ends != nil && v.req.Ends(e.Event) {
+		v.over = true
+	}
 	switch {
 	case e.Type == event.RunStarted:
 		v.started = e.Time.Time
@@ -124,5 +131,13 @@ func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 		return nil
 	}
 	v.first = nil
-	return v.append(out, s.Seq.String(), v.req.Dialect.Snapshot(kind, s, v.req.Audience))
+	list := v.req.Dialect.Snapshot(kind, s, v.req.Audience)
+	if len(list) == 0 {
+		return nil
+	}
+	last := len(list) - 1 // alone moves the cursor: a client that has only a part begins again
+	if err := v.append(out, "", list[:last]); err != nil {
+		return err
+	}
+	return v.append(out, s.Seq.String(), list[last:])
 }

@@ -32,6 +32,8 @@ type topic struct {
 	broken error         // no frame follows
 	pulse  pulse
 
+	fold lateFold
+
 	checkedAt time.Time // when the head was last compared with the leader's
 }
 

@@ -24,6 +24,12 @@ type Request struct {
 	Audience  dialect.Audience
 	Dialect   dialect.Dialect
 	Transport Transport
+	// Ends, if set, says after which event the stream is over besides the run's
+	// terminal one.
+	Ends func(event.Event) bool
+	// Empty: a client that has all of its run gets an empty stream where others
+	// are told that there is nothing (204).
+	Empty bool
 	// Seen, if set, is called for each event shown until it returns false.
 	Seen func(event.Event) (more bool)
 }
@@ -98,7 +104,10 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 	if v.req.RunID == "" || v.req.After.Seq == 0 {
 		return false, nil
 	}
-	return v.isOver(ctx, head)
+	if over, err = v.isOver(ctx, head); over && v.req.Empty {
+		v.over, over = true, false
+	}
+	return over, err
 }
 
 // head is the end of the log, from the leader where the topic's may be too old
@@ -190,7 +199,7 @@ func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done 
 	}
 	o := v.topic.look(v.at.Seq, v.ring[:])
 	if len(o.entries) > 0 {
-		done, err = v.show(out, o.entries)
+		done, err = v.present(ctx, out, o.entries, tick)
 		clear(o.entries) // a silent viewer keeps nothing
 		return done, err
 	}
@@ -241,7 +250,7 @@ func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, t
 	case err != nil:
 		return false, err
 	}
-	return v.show(out, list)
+	return v.present(ctx, out, list, tick)
 }
 
 // readPage reads what follows the viewer's position from the log.
