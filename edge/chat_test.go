@@ -118,8 +118,7 @@ func TestTraceListsEveryRunAndEvent(t *testing.T) {
 		ev.RunID, ev.TraceID = runID, trace
 		return ev
 	}
-	child := started("child")
-	child = of("child", event.RunStarted, event.RunStartedData{Agent: "demo", ParentRunID: "one"})
+	child := of("child", event.RunStarted, event.RunStartedData{Agent: "demo", ParentRunID: "one"})
 	w := s.scribe("default", "s1")
 	w.write(in("one", "T", started("one")), in("one", "T", said("one", "a")), in("child", "T", child), in("child", "T", completed("child")), in("one", "T", completed("one")))
 	s.scribe("default", "s2").write(in("two", "T", started("two")), hiddenEvent(), in("two", "T", completed("two")))

@@ -61,33 +61,36 @@ func (v *Viewer) beat(out *output, now time.Time) error {
 // heartbeat says how the run is, if there is one under way.
 func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
 	p, head := v.topic.vitals()
-	run, status, started := v.req.RunID, v.status, v.started
-	if run == "" {
-		run, status, started = p.run, p.status, p.started
-	}
 	patience := 2 * v.hub.log.Lease()
-	if fresh := now.Sub(p.beatAt) < patience; fresh && p.beat.RunID != "" && (run == "" || run == p.beat.RunID) {
-		status = p.beat.Status
-		started = p.beatAt.Add(-time.Duration(p.beat.ElapsedMS) * time.Millisecond)
-		run = p.beat.RunID
-	} else if run == "" {
-		return dialect.Heartbeat{}, false
-	}
-	if status == "" {
-		status = event.Pending
-	}
-	if status.Terminal() {
+	status, started, ok := v.underWay(p, now.Sub(p.beatAt) < patience)
+	if !ok || status.Terminal() {
 		return dialect.Heartbeat{}, false
 	}
 	if now.Sub(p.signAt) >= patience {
 		status = dialect.Unattended
-	}
-	if started.IsZero() {
-		started = v.req.Since
 	}
 	h := dialect.Heartbeat{Status: status, Head: head}
 	if !started.IsZero() {
 		h.ElapsedMS = max(now.Sub(started).Milliseconds(), 0)
 	}
 	return h, true
+}
+
+// underWay finds the viewer's run, or the session's, and how it is: the owner's
+// fresh beat knows best, then the events that this process has seen.
+func (v *Viewer) underWay(p pulse, fresh bool) (status event.Status, started time.Time, ok bool) {
+	run, status, started := v.req.RunID, v.status, v.started
+	if run == "" {
+		run, status, started = p.run, p.status, p.started
+	}
+	if fresh && p.beat.RunID != "" && (run == "" || run == p.beat.RunID) {
+		return p.beat.Status, p.beatAt.Add(-time.Duration(p.beat.ElapsedMS) * time.Millisecond), true
+	}
+	if status == "" {
+		status = event.Pending
+	}
+	if started.IsZero() {
+		started = v.req.Since
+	}
+	return status, started, run != ""
 }
