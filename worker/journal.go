@@ -71,6 +71,16 @@ func delta(t event.Type) bool {
 	return t == event.TextDelta || t == event.ReasoningDelta || t == event.ToolArgsDelta
 }
 
+// AppendIf appends if nothing was appended since the fold stood at seq.
+func (j *journal) AppendIf(seq event.Seq, events ...event.Event) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fold.Seq != seq {
+		return false, nil
+	}
+	return true, j.append(events)
+}
+
 // With appends what decide makes of the fold, while nobody else appends.
 func (j *journal) With(decide func(*event.Session) []event.Event) error {
 	j.mu.Lock()

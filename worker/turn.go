@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -29,13 +30,16 @@ type turn struct {
 	beatAt    beatState
 	runs      int
 	takeover  bool
-	agentName string    // of the session's first run
-	startedAt time.Time // of a run that has not said anything yet; guarded by the journal
+	held      atomic.Bool // messages wait for the step's end
+	startedAt time.Time   // of a run that has not said anything yet; guarded by the journal
 
 	// cancels is how a running run is stopped; set while one runs.
 	cancelMu sync.Mutex
 	running  string
 	cancel   context.CancelCauseFunc
+	stopRun  chan struct{} // closed: end after the step
+	stopID   string        // the command that said so
+	wanted   string        // a run that is to end, even if it is parked
 }
 
 // run claims the session and works until it is idle. drain is when the worker
@@ -216,7 +220,7 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 	beats := t.beat(ctx)
 	defer beats()
 	for {
-		if err := t.takeIdle(ctx, waiting); err != nil {
+		if err := t.take(ctx, waiting); err != nil {
 			if t.runs == 0 {
 				return contended(err)
 			}
@@ -243,9 +247,14 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 // next is the run to work on: the active one, or the first of the queue.
 func (t *turn) next() string {
 	var id string
+	t.cancelMu.Lock()
+	wanted := t.wanted
+	t.cancelMu.Unlock()
 	_ = t.With(func(s *event.Session) []event.Event {
 		if run := s.Active(); run != nil {
-			id = run.RunID
+			if s.Parked() == nil || wanted == run.RunID {
+				id = run.RunID
+			}
 			return nil
 		}
 		if len(s.Book.Queue) == 0 {
@@ -274,19 +283,51 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	defer cancel(nil)
 	t.setRunning(runID, cancel)
 	defer t.setRunning("", nil)
+	signals := t.signals(nil)
+	if err := t.takeRunning(ctx); err != nil { // what ends it may be waiting already
+		return err
+	}
 	take := t.takeWhileRunning(ctx)
 	draining, stopGrace := t.drained(drain, cancel)
 	defer stopGrace()
 	t.beatAt.begin(runID, run.StartedAt.Time)
-	err := agent.Continue(runCtx, a, runID, draining, agent.Deps{
+	signals.Drain = draining
+	err := agent.Continue(runCtx, a, runID, signals, agent.Deps{
 		Journal: t.journal, Artifacts: blobs{t.w.artifacts, t.key.Tenant}, Redactor: t.w.opts.Redactor,
 		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables,
 	})
 	take()
-	if err == nil {
+	switch {
+	case err == nil:
 		t.ended(runID)
+	case errors.Is(err, agent.ErrParked):
+		return t.setTimers(ctx, runID)
 	}
 	return err
+}
+
+// setTimers has the server end the waits of a parked run. They are set again
+// each time it parks, which changes nothing where they are set.
+func (t *turn) setTimers(ctx context.Context, runID string) error {
+	view := t.View()
+	run := view.Run(runID)
+	expires := map[string]event.Time{}
+	for _, c := range view.ToolCalls {
+		if c.RunID == runID && c.Waits() && run.ExpiresAt != nil {
+			expires[c.CallID] = *run.ExpiresAt
+		}
+	}
+	for _, a := range view.Approvals {
+		expires[a.CallID] = a.ExpiresAt
+	}
+	for callID, at := range expires {
+		cmd := event.Command{CommandID: runID + "." + callID + ".expire", Kind: event.Expire, SessionID: t.key.Session,
+			RunID: runID, TraceID: run.TraceID, CallID: callID, By: agent.ByExpiry, Time: at}
+		if err := t.w.log.SetTimer(ctx, t.key, cmd, at.Time); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // observe watches what is appended, for metrics.

@@ -89,6 +89,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		g.Go(func() error { w.slot(ctx, tickets); return nil })
 	}
 	g.Go(func() error { w.janitor(ctx); return nil })
+	g.Go(func() error { w.timers(ctx); return nil })
 	_ = g.Wait()
 	return ctx.Err()
 }
@@ -199,6 +200,16 @@ func (w *Worker) let(h *holder) {
 	defer w.mu.Unlock()
 	delete(w.held, h.key)
 	close(h.done)
+}
+
+// timers delivers what is due, such as the expiry of an approval.
+func (w *Worker) timers(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := w.log.Timers(ctx); err != nil && ctx.Err() == nil {
+			w.opts.Logger.Warn("timers", "err", err)
+		}
+		_ = pause(ctx, time.Second)
+	}
 }
 
 // janitor re-tickets sessions whose commands nobody took: after a crash between

@@ -71,6 +71,8 @@ type Journal interface {
 	// that this worker writes no more: it is fenced, or one event is too large
 	// (eventlog.ErrTooLarge).
 	Append(events ...event.Event) error
+	// AppendIf appends if the fold still stands at seq, and tells whether.
+	AppendIf(seq event.Seq, events ...event.Event) (bool, error)
 	// Sync waits until everything appended is committed.
 	Sync(ctx context.Context) error
 	// Own confirms shortly before a side effect that the session is still ours.

@@ -252,7 +252,7 @@ func (a *answer) startCall(c model.Chunk) error {
 	a.calls = append(a.calls, d)
 	a.parts = append(a.parts, event.Part{Type: event.PartToolCall, CallID: d.id, Internal: d.internal})
 	return a.append(d.internal, event.ToolStarted, event.ToolStartedData{
-		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: event.ByWorker})
+		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: a.run.executor(d.name)})
 }
 
 // taken reports whether the session has a call of this id: some servers number

@@ -30,13 +30,17 @@ type ModelConfig struct {
 	ScriptName string
 }
 
-// A ToolConfig is one entry of an agent's tools: exactly one of MCP and Builtin.
+// A ToolConfig is one entry of an agent's tools: exactly one of MCP, Builtin and
+// Client.
 type ToolConfig struct {
-	MCP     *MCPConfig
-	Builtin string // write_artifact | read_artifact
-	Allow   []string
-	OnCrash tool.OnCrash // empty: by the tool's annotations
-	Timeout time.Duration
+	MCP      *MCPConfig
+	Builtin  string            // write_artifact | read_artifact
+	Client   *event.ClientTool // run by the client
+	Allow    []string          // of an MCP server's tools; nil: all
+	OnCrash  tool.OnCrash      // empty: by the tool's annotations
+	Approval *tool.Rule        // nil: never asked
+	Timeout  time.Duration     // of a call; of a client tool: for its result
+	Wait     time.Duration     // for an approval
 }
 
 // An MCPConfig names an MCP server: a command to start, or a URL.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -131,7 +132,7 @@ func (r *Run) listTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Tunables.ToolWait)
 	defer cancel()
 	var all []tool.Tool
-	for _, source := range r.agent.Sources {
+	for _, source := range r.sources() {
 		list, err := source.Tools(ctx)
 		if err != nil && r.tools != nil {
 			return nil
@@ -148,6 +149,23 @@ func (r *Run) listTools(ctx context.Context) error {
 		r.specs = append(r.specs, spec)
 	}
 	return nil
+}
+
+// sources are the agent's, and the tools that the request brought along.
+func (r *Run) sources() []tool.Source {
+	var client tool.Fixed
+	for _, c := range r.config.ClientTools {
+		client = append(client, tool.Client{ClientTool: c})
+	}
+	return append(slices.Clip(r.agent.Sources), client)
+}
+
+// executor is who runs a tool; a tool that does not exist is answered here.
+func (r *Run) executor(name string) event.Executor {
+	if t := r.tools[name]; t != nil && t.Spec().Executor != "" {
+		return t.Spec().Executor
+	}
+	return event.ByWorker
 }
 
 func modelTools(specs []tool.Spec) []model.ToolSpec {

@@ -17,25 +17,44 @@ type Run struct {
 	agent   *Agent
 	id      string
 	traceID string
+	config  event.RunConfig
 	limits  Limits
 	emit    emit
 	tools   map[string]tool.Tool
 	specs   []tool.Spec
 	rawArgs map[string]string // of calls whose logged arguments are redacted
+	signals Signals
 	draining
 }
 
 // draining is closed when the worker wants to hand the run over.
 type draining <-chan struct{}
 
-func (d draining) begun() bool {
+func (d draining) begun() bool { return closed(d) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-d:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
+
+// Signals tell a run that goes on here what its owner wants. Nil channels never
+// tell anything.
+type Signals struct {
+	Drain <-chan struct{} // hand the run over at the next point where nothing is lost
+	Stop  <-chan struct{} // end it after the current step
+	// Between is called between two steps: messages that wait may be taken now.
+	Between func(context.Context) error
+	// StopID is the command that closed Stop; it is asked for after that.
+	StopID func() string
+}
+
+// ErrParked is returned by Continue when all the run can do is wait for somebody
+// outside. Timers are the calls' expiries, for the owner to set.
+var ErrParked = errors.New("parked")
 
 // ErrDrained is returned by Continue when it stopped because the worker hands the
 // run over: it goes on elsewhere.
@@ -44,20 +63,19 @@ var ErrDrained = errors.New("handed over")
 // Continue takes the run from where its log stands to its terminal event and
 // returns nil, or an error if this worker cannot go on: ErrDrained, fenced, ctx
 // ended for another reason than a *Cancelled. The run is then another worker's.
-// When drain is closed it stops at the next point where nothing is lost.
-func Continue(ctx context.Context, a *Agent, runID string, drain <-chan struct{}, deps Deps) error {
+// ErrParked says that it waits for somebody and needs no worker.
+func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps Deps) error {
 	deps.Tunables.setDefaults()
 	view := deps.Journal.View()
 	run := view.Run(runID)
-	r := &Run{Deps: deps, agent: a, id: runID, traceID: run.TraceID, rawArgs: map[string]string{}, draining: drain}
-	var config event.RunConfig
+	r := &Run{Deps: deps, agent: a, id: runID, traceID: run.TraceID, rawArgs: map[string]string{}, signals: signals, draining: signals.Drain}
 	if run.Book.Config != nil {
-		config = *run.Book.Config
+		r.config = *run.Book.Config
 	}
-	r.limits = a.Definition.Limits.narrowed(config.Limits)
+	r.limits = a.Definition.Limits.narrowed(r.config.Limits)
 	r.emit.agent = a.Definition.Emit
-	if config.Emit != nil {
-		r.emit.run = *config.Emit
+	if r.config.Emit != nil {
+		r.emit.run = *r.config.Emit
 	}
 	wall := run.StartedAt.Add(r.limits.Wall)
 	ctx, cancel := context.WithDeadlineCause(ctx, wall, &overBudget{kind: "wall", limit: r.limits.Wall.Seconds(), used: r.limits.Wall.Seconds()})
@@ -82,7 +100,7 @@ func (r *Run) finish(ctx context.Context, err error) error {
 	var failure *Failure
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(err, ErrDrained):
+	case errors.Is(err, ErrDrained), errors.Is(err, ErrParked):
 		return err
 	case errors.As(cause, &cancelled):
 		e := r.event(event.RunCancelled, event.RunCancelledData{By: cancelled.By, Reason: r.Redactor.String(cancelled.Reason), Usage: r.usage()})
@@ -210,11 +228,31 @@ func (r *Run) steps(ctx context.Context) error {
 		if r.begun() {
 			return ErrDrained
 		}
-		done, err := r.step(ctx)
+		done, err := r.stopped(ctx)
+		if !done && err == nil {
+			done, err = r.step(ctx)
+		}
+		if !done && err == nil && r.signals.Between != nil {
+			err = r.signals.Between(ctx)
+		}
 		if err != nil || done {
 			return err
 		}
 	}
+}
+
+// stopped ends the run between two steps if that was asked for.
+func (r *Run) stopped(ctx context.Context) (done bool, err error) {
+	if !closed(r.signals.Stop) {
+		return false, nil
+	}
+	run := r.Journal.View().Run(r.id)
+	if run.Book.InStep || run.Status.Terminal() {
+		return false, nil
+	}
+	e := r.event(event.RunCompleted, event.RunCompletedData{FinishReason: event.FinishStopped, Output: event.RunOutput{MessageID: run.Book.Answer}, Usage: run.Usage})
+	e.CommandID = r.signals.StopID()
+	return true, r.end(ctx, "stopped", e)
 }
 
 // step does what the fold asks for next, and reports whether the run is over.
@@ -232,13 +270,13 @@ func (r *Run) step(ctx context.Context) (done bool, err error) {
 		return false, r.modelStep(ctx, view, run)
 	}
 	if open := openCalls(view, r.id); len(open) > 0 {
-		return false, r.toolStep(ctx, view, open)
+		return false, r.toolStep(ctx, view, run, open)
 	}
 	if run.Status == event.WaitingTool {
 		return false, r.status(run, event.Running)
 	}
-	if answer := view.MessageByID(run.Book.Answer); answer != nil && len(view.CallsOf(answer.MessageID)) == 0 {
-		return true, r.complete(ctx, run)
+	if answer := view.MessageByID(run.Book.Answer); answer != nil && len(view.CallsOf(answer.MessageID)) == 0 && !steered(view, answer) {
+		return r.complete(ctx, view, run)
 	}
 	if err := r.withinLimits(run); err != nil {
 		return false, err
@@ -255,20 +293,29 @@ func finishOf(view *event.Session, run *event.Run) event.FinishReason {
 
 func openCalls(view *event.Session, runID string) []*event.ToolCall {
 	return slices.DeleteFunc(slices.Clone(view.ToolCalls), func(c *event.ToolCall) bool {
-		return c.RunID != runID || c.Done() || c.Executor != event.ByWorker
+		return c.RunID != runID || c.Done()
 	})
+}
+
+// steered reports whether a message came after the answer, which the model has
+// not seen.
+func steered(view *event.Session, answer *event.Message) bool {
+	last := view.Messages[len(view.Messages)-1]
+	return last != answer && last.RunID == answer.RunID && last.Role == event.RoleUser
 }
 
 func (r *Run) status(run *event.Run, to event.Status) error {
 	return r.Journal.Append(r.event(event.RunStatus, event.RunStatusData{Status: to, Previous: run.Status}))
 }
 
-func (r *Run) complete(ctx context.Context, run *event.Run) error {
+// complete ends the run, unless something was appended since it was looked at.
+func (r *Run) complete(ctx context.Context, view *event.Session, run *event.Run) (done bool, err error) {
 	d := event.RunCompletedData{FinishReason: run.Book.Finish, Output: event.RunOutput{MessageID: run.Book.Answer}, Usage: run.Usage}
-	if err := r.Journal.Append(r.event(event.RunCompleted, d)); err != nil {
-		return err
+	done, err = r.Journal.AppendIf(view.Seq, r.event(event.RunCompleted, d))
+	if err != nil || !done {
+		return false, err
 	}
-	return r.Journal.Sync(context.WithoutCancel(ctx))
+	return true, r.Journal.Sync(context.WithoutCancel(ctx))
 }
 
 // overBudget ends the run as failed after telling which limit was reached.

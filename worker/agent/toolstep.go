@@ -13,32 +13,46 @@ import (
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
-// toolStep runs the open calls side by side and returns when each has its
-// result in the log. When the run is cancelled the calls are told so and closed.
-func (r *Run) toolStep(ctx context.Context, view *event.Session, open []*event.ToolCall) error {
+// toolStep does what can be done for the open calls: it asks for the approvals
+// that are missing, and runs side by side what may run. It returns when each of
+// those has its result in the log, and ErrParked if none may run. When the run
+// is cancelled the calls are told so and closed.
+func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run, open []*event.ToolCall) error {
 	if err := r.listTools(ctx); err != nil {
 		return err
 	}
-	run := view.Run(r.id)
-	if used := run.Usage.ToolCalls + len(open); used > r.limits.ToolCalls {
+	var out []event.Event
+	var calls []*toolCall
+	for _, c := range open {
+		tc := &toolCall{run: r, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
+		if asks, ok := tc.asks(); ok {
+			out = append(out, asks)
+			continue
+		}
+		if !c.Waits() {
+			calls = append(calls, tc)
+		}
+	}
+	if used := run.Usage.ToolCalls + len(calls); used > r.limits.ToolCalls {
 		return &overBudget{"tool_calls", float64(r.limits.ToolCalls), float64(used)}
 	}
-	var out []event.Event
+	if len(calls) == 0 {
+		return r.park(ctx, out)
+	}
 	if run.Status != event.WaitingTool {
 		out = append(out, r.event(event.RunStatus, event.RunStatusData{Status: event.WaitingTool, Previous: run.Status}))
 	}
-	calls := make([]*toolCall, 0, len(open))
-	for _, c := range open {
-		tc := &toolCall{run: r, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
+	begun := calls[:0:0]
+	for _, tc := range calls {
 		out = append(out, tc.begin())
 		if tc.tool != nil {
-			calls = append(calls, tc)
+			begun = append(begun, tc)
 		}
 	}
 	if err := r.Journal.Append(out...); err != nil {
 		return err
 	}
-	return r.runCalls(ctx, calls)
+	return r.runCalls(ctx, begun)
 }
 
 // runCalls performs the side effects: only after tool.running is committed, and

@@ -37,6 +37,9 @@ func Build(d agent.Definition, o Options) (*agent.Agent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 		}
+		if t.Approval != nil {
+			s = tool.Gate(s, *t.Approval, t.Wait)
+		}
 		sources = append(sources, s)
 	}
 	return agent.New(d, m, append(sources, builtin.Source("read_artifact")))
@@ -66,6 +69,9 @@ func (b builder) model(c agent.ModelConfig) (m model.Model, err error) {
 }
 
 func (b builder) source(c agent.ToolConfig) (tool.Source, error) {
+	if c.Client != nil {
+		return tool.Fixed{tool.Client{ClientTool: *c.Client, Wait: c.Timeout}}, nil
+	}
 	if c.Builtin != "" {
 		return builtin.Source(c.Builtin), nil
 	}

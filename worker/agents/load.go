@@ -52,14 +52,21 @@ type modelSection struct {
 }
 
 type toolSection struct {
-	MCP      *mcpSection `yaml:"mcp"`
-	Builtin  string      `yaml:"builtin"`
-	Client   any         `yaml:"client"`
-	Agent    any         `yaml:"agent"`
-	Allow    []string    `yaml:"allow"`
-	Approval any         `yaml:"approval"`
-	OnCrash  string      `yaml:"on_crash"`
-	Timeout  duration    `yaml:"timeout"`
+	MCP      *mcpSection    `yaml:"mcp"`
+	Builtin  string         `yaml:"builtin"`
+	Client   *clientSection `yaml:"client"`
+	Agent    any            `yaml:"agent"`
+	Allow    []string       `yaml:"allow"`
+	Approval string         `yaml:"approval"`
+	Wait     duration       `yaml:"approval_timeout"`
+	OnCrash  string         `yaml:"on_crash"`
+	Timeout  duration       `yaml:"timeout"`
+}
+
+type clientSection struct {
+	Name        string         `yaml:"name"`
+	Description string         `yaml:"description"`
+	Parameters  map[string]any `yaml:"parameters"`
 }
 
 type mcpSection struct {
@@ -217,7 +224,8 @@ func (c *checker) tools(list []toolSection) []agent.ToolConfig {
 	for i, t := range list {
 		at := "$.tools[" + strconv.Itoa(i) + "]"
 		if c.tool(at, t) {
-			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Allow: t.Allow, OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout)})
+			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Client: c.client(at, t.Client), Allow: t.Allow,
+				Approval: c.approval(at, t.Approval), Wait: time.Duration(t.Wait), OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout)})
 		}
 	}
 	return out
@@ -226,22 +234,71 @@ func (c *checker) tools(list []toolSection) []agent.ToolConfig {
 func (c *checker) tool(at string, t toolSection) bool {
 	before := len(c.errs)
 	switch {
-	case t.Client != nil:
-		c.wrong(at+".client", "unsupported: tools that the client runs are not built yet")
 	case t.Agent != nil:
 		c.wrong(at+".agent", "unsupported: sub-agents are not built yet")
-	case (t.MCP == nil) == (t.Builtin == ""):
-		c.wrong(at, "give exactly one of mcp and builtin")
+	case count(t.MCP != nil, t.Builtin != "", t.Client != nil) != 1:
+		c.wrong(at, "give exactly one of mcp, builtin and client")
 	case t.Builtin != "" && t.Builtin != "write_artifact" && t.Builtin != "read_artifact":
 		c.wrong(at+".builtin", "%q is none of write_artifact, read_artifact", t.Builtin)
 	}
-	if t.Approval != nil && t.Approval != "never" {
-		c.wrong(at+".approval", "unsupported: approvals are not built yet; only never")
+	if t.MCP == nil {
+		c.onlyMCP(at, t)
 	}
 	if t.OnCrash != "" && t.OnCrash != "retry" && t.OnCrash != "fail" {
 		c.wrong(at+".on_crash", "%q is none of retry, fail (ask is not built yet)", t.OnCrash)
 	}
 	return len(c.errs) == before
+}
+
+func count(list ...bool) (n int) {
+	for _, b := range list {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// onlyMCP refuses on other tools what would have no effect.
+func (c *checker) onlyMCP(at string, t toolSection) {
+	if t.Allow != nil {
+		c.wrong(at+".allow", "is for the tools of an mcp server")
+	}
+	if t.OnCrash != "" {
+		c.wrong(at+".on_crash", "is for the tools of an mcp server")
+	}
+	if t.Builtin != "" && t.Timeout != 0 {
+		c.wrong(at+".timeout", "is for mcp servers and client tools")
+	}
+	if t.Client != nil && t.Approval != "" {
+		c.wrong(at+".approval", "the client runs this tool: it can ask by itself")
+	}
+}
+
+func (c *checker) client(at string, s *clientSection) *event.ClientTool {
+	if s == nil {
+		return nil
+	}
+	if s.Name == "" || s.Name != tool.CleanName(s.Name) {
+		c.wrong(at+".client.name", "%q: use letters, digits, _ and -, at most %d of them", s.Name, tool.MaxName)
+	}
+	out := &event.ClientTool{Name: s.Name, Description: s.Description}
+	if s.Parameters != nil {
+		out.Parameters = event.Encode(s.Parameters)
+	}
+	return out
+}
+
+func (c *checker) approval(at, text string) *tool.Rule {
+	if text == "" || text == "never" {
+		return nil
+	}
+	rule, err := tool.ParseRule(text)
+	if err != nil {
+		c.wrong(at+".approval", "%v", err)
+		return nil
+	}
+	return &rule
 }
 
 func (c *checker) mcp(at string, m *mcpSection) *agent.MCPConfig {

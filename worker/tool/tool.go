@@ -28,6 +28,13 @@ type Spec struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object
 	OnCrash     OnCrash
 	Timeout     time.Duration // of one call; 0 means DefaultTimeout
+	// Executor is who runs it; empty: the worker.
+	Executor event.Executor
+	// NeedsApproval says of which calls somebody must approve; nil: of none.
+	NeedsApproval func(args string) bool
+	// Wait is how long an approval, or the client's result, may take; 0 means
+	// DefaultWait.
+	Wait time.Duration
 }
 
 // DefaultTimeout bounds a call whose tool says nothing.

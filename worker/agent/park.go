@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// ArgsHash binds a decision to the arguments that it is about, as the log shows
+// them.
+func ArgsHash(args string) string {
+	sum := sha256.Sum256([]byte(args))
+	return hex.EncodeToString(sum[:])
+}
+
+// asks returns approval.requested if the call needs somebody's approval and
+// nobody was asked.
+func (t *toolCall) asks() (event.Event, bool) {
+	found := t.run.tools[t.call.Name]
+	args, known := t.arguments()
+	if t.call.Status != event.Pending || t.call.Decision != nil || found == nil || !known || !isObject(args) {
+		return event.Event{}, false
+	}
+	if needs := found.Spec().NeedsApproval; needs == nil || !needs(args) {
+		return event.Event{}, false
+	}
+	return t.run.hidden(t.internal, event.ApprovalRequested, event.ApprovalRequestedData{
+		CallID: t.call.CallID, ArgsSHA256: ArgsHash(t.call.Args), ExpiresAt: event.At(time.Now().Add(wait(found)))}), true
+}
+
+func wait(t tool.Tool) time.Duration {
+	if w := t.Spec().Wait; w > 0 {
+		return w
+	}
+	return tool.DefaultWait
+}
+
+// park commits what the run waits for and until when, and lets go of it.
+func (r *Run) park(ctx context.Context, asked []event.Event) error {
+	if len(asked) > 0 {
+		if err := r.Journal.Append(asked...); err != nil {
+			return err
+		}
+	}
+	view := r.Journal.View()
+	run := view.Run(r.id)
+	if view.Parked() == nil || run.ExpiresAt == nil || len(asked) > 0 {
+		status := event.WaitingTool
+		if len(view.Approvals) > 0 {
+			status = event.WaitingApproval
+		}
+		until := event.At(r.expiry(view))
+		d := event.RunStatusData{Status: status, Previous: run.Status, ExpiresAt: &until}
+		if status == event.WaitingTool {
+			d.Reason = "client"
+		}
+		if err := r.Journal.Append(r.event(event.RunStatus, d)); err != nil {
+			return err
+		}
+	}
+	if err := r.Journal.Sync(ctx); err != nil {
+		return err
+	}
+	return ErrParked
+}
+
+// expiry is when the run goes on without those it waits for.
+func (r *Run) expiry(view *event.Session) time.Time {
+	var first time.Time
+	sooner := func(t time.Time) {
+		if first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	for _, a := range view.Approvals {
+		if a.RunID == r.id {
+			sooner(a.ExpiresAt.Time)
+		}
+	}
+	for _, c := range view.ToolCalls {
+		if t := r.tools[c.Name]; c.RunID == r.id && !c.Done() && c.Executor == event.ByClient && t != nil {
+			sooner(time.Now().Add(wait(t)))
+		}
+	}
+	if first.IsZero() {
+		return time.Now().Add(tool.DefaultWait)
+	}
+	return first
+}
+
+// Resolved are the events of a decision: a denied call is closed with it.
+func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.ApprovalResolvedData) []event.Event {
+	r := &Run{id: run.RunID, traceID: run.TraceID}
+	out := []event.Event{r.hidden(c.Internal, event.ApprovalResolved, d)}
+	if d.Decision == event.Denied {
+		message, code := "denied by "+d.By, event.CodeForbidden
+		if d.By == ByExpiry {
+			message, code = "nobody approved it in time", event.CodeExpired
+		}
+		if d.Reason != "" && d.By != ByExpiry {
+			message += ": " + d.Reason
+		}
+		out = append(out, r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name,
+			Index: view.CallIndex(c), Args: c.Args, Code: code, Outcome: event.OutcomeDenied, Message: message}))
+	}
+	return out
+}
+
+// ByExpiry is who denies what nobody decided in time.
+const ByExpiry = "expiry"
+
+// ClientResult is the event that closes a call which the client ran.
+func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, content []event.Part, structured []byte, failed bool) event.Event {
+	r := &Run{id: run.RunID, traceID: run.TraceID}
+	if failed {
+		message := "the client's tool failed"
+		for _, p := range content {
+			if p.Type == event.PartText && p.Text != "" {
+				message = head(p.Text, 2<<10)
+				break
+			}
+		}
+		return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
+			Args: c.Args, Code: event.CodeToolError, Outcome: event.OutcomeFailed, Message: message, Content: content})
+	}
+	return r.hidden(c.Internal, event.ToolCompleted, event.ToolCompletedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
+		Args: c.Args, Content: nonNil(content), Structured: structured})
+}
+
+// Expired is the event that closes a call whose client did not answer.
+func Expired(view *event.Session, run *event.Run, c *event.ToolCall) event.Event {
+	r := &Run{id: run.RunID, traceID: run.TraceID}
+	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
+		Args: c.Args, Code: event.CodeExpired, Outcome: event.OutcomeUnknown, Message: "the client did not answer in time"})
+}
