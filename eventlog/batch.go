@@ -24,7 +24,8 @@ type batchRequest struct {
 const batchTimeout = 10 * time.Second
 
 // batch yields up to readBatch frames of the session from a stream position on,
-// ending after the one with which they reach size bytes. It has a channel of its
+// ending after the one with which they reach size bytes. A frame that cannot be
+// read comes with an error, and the next one follows. It has a channel of its
 // own, made for what can come: an ordinary subscription allocates half a megabyte.
 func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
@@ -45,11 +46,11 @@ func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[
 		}
 		for {
 			f, more, err := nextOf(ctx, k, msgs)
-			if err != nil {
+			if err != nil && f.Pos == 0 {
 				yield(Frame{}, unavailable(err))
 				return
 			}
-			if !more || !yield(f, nil) {
+			if !more || !yield(f, err) {
 				return
 			}
 		}

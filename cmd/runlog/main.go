@@ -29,6 +29,7 @@ func commands() []command {
 		{"migrate", "", "bring the catalog's schema up to date", migrateCommand},
 		{"reindex", "", "rebuild the catalog from the log", reindexCommand},
 		{"keys", "create|list|revoke", "API keys of a tenant", keysCommand},
+		{"fsck", "[--session TENANT/ID] [--json]", "check that logs are what they have to be", fsckCommand},
 	}
 }
 

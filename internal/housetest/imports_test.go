@@ -31,6 +31,7 @@ var rooms = []room{
 	{path: "catalog", may: []string{"event", "migrations"}},
 	{path: "migrations"},
 	{path: "recorder", may: stores},
+	{path: "audit", may: []string{"event", "eventlog"}},
 	{path: "worker", may: stores},
 	{path: "edge", may: stores},
 	{path: "edge/dialect", may: []string{"event"}, onlyStd: true},

@@ -1,0 +1,8 @@
+package audit
+
+// For the tests of what is stored.
+var (
+	Simple = simple
+	Tools  = tools
+	Waits  = waits
+)

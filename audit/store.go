@@ -1,0 +1,281 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// Options of an Auditor; the zero value works.
+type Options struct {
+	// Grace is how long something may be on its way before it counts as left
+	// behind: a command that is answered but still in the inbox, work without a
+	// ticket. Default: 3 leases.
+	Grace time.Duration
+	// Parallel is how many sessions are read at once, default 4.
+	Parallel int
+}
+
+// An Auditor checks the sessions of an installation, which may be at work
+// meanwhile. It changes nothing. Safe for concurrent use.
+type Auditor struct {
+	log  *eventlog.Log
+	opts Options
+	seed maphash.Seed
+}
+
+// A Report counts what was read.
+type Report struct {
+	Sessions int64 `json:"sessions"`
+	Runs     int64 `json:"runs"`
+	Frames   int64 `json:"frames"`
+	Events   int64 `json:"events"`
+	Bytes    int64 `json:"bytes"`
+	Findings int64 `json:"findings"`
+}
+
+// New returns an Auditor.
+func New(log *eventlog.Log, opts Options) *Auditor {
+	if opts.Grace == 0 {
+		opts.Grace = 3 * log.Lease()
+	}
+	if opts.Parallel == 0 {
+		opts.Parallel = 4
+	}
+	return &Auditor{log: log, opts: opts, seed: maphash.MakeSeed()}
+}
+
+// Session checks one session. An error means that it could not be read, not that
+// something is wrong with it.
+func (a *Auditor) Session(ctx context.Context, k eventlog.Key) ([]Finding, Report, error) {
+	pass := a.pass(func(Finding) {})
+	var all []Finding
+	pass.found = func(f Finding) { all = append(all, f) }
+	err := pass.session(ctx, k)
+	return all, pass.report(), err
+}
+
+// All checks every session of a tenant, or of all tenants for "", and that no
+// accepted run is missing. found is called for each finding, one at a time.
+func (a *Auditor) All(ctx context.Context, tenant string, found func(Finding)) (Report, error) {
+	pass := a.pass(found)
+	err := pass.sessions(ctx, tenant)
+	if err == nil {
+		err = a.log.Accepted(ctx, tenant, func(k eventlog.Key, ref eventlog.RunRef) error { return pass.accepted(ctx, k, ref) })
+	}
+	return pass.report(), err
+}
+
+// A pass is one reading of an installation.
+type pass struct {
+	*Auditor
+	count struct{ sessions, runs, frames, events, bytes, findings atomic.Int64 }
+
+	mu    sync.Mutex
+	found func(Finding)
+	seen  map[uint64]event.Seq // hash of tenant, session and run -> the run's first event
+}
+
+func (a *Auditor) pass(found func(Finding)) *pass {
+	return &pass{Auditor: a, found: found, seen: map[uint64]event.Seq{}}
+}
+
+func (p *pass) report() Report {
+	return Report{p.count.sessions.Load(), p.count.runs.Load(), p.count.frames.Load(), p.count.events.Load(), p.count.bytes.Load(), p.count.findings.Load()}
+}
+
+func (p *pass) tell(k eventlog.Key, list ...Finding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range list {
+		f.Tenant, f.Session = k.Tenant, k.Session
+		p.count.findings.Add(1)
+		p.found(f)
+	}
+}
+
+// sessions checks the logs of all partitions, and what has only an inbox.
+func (p *pass) sessions(ctx context.Context, tenant string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(p.opts.Parallel)
+	done := map[eventlog.Key]bool{}
+	for i := -1; i < p.log.Partitions(); i++ {
+		partition := p.log.Partitions() - 2 - i // the inboxes last
+		keys, err := p.log.Sessions(ctx, partition, tenant)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		for _, k := range keys {
+			if partition >= 0 && p.log.Partition(k) != partition {
+				p.tell(k, Finding{Rule: FramePlace, Detail: fmt.Sprintf("its log is in partition %d, it belongs to %d", partition, p.log.Partition(k))})
+				continue
+			}
+			if !done[k] {
+				done[k] = true
+				g.Go(func() error { return p.session(ctx, k) })
+			}
+		}
+	}
+	return g.Wait()
+}
+
+// session reads what is stored of a session in an order in which a live one
+// cannot look broken: the inbox and the snapshot before the head.
+func (p *pass) session(ctx context.Context, k eventlog.Key) error {
+	p.count.sessions.Add(1)
+	waiting, err := p.log.Inbox(ctx, k)
+	if err != nil {
+		return err
+	}
+	c := NewChecker(k)
+	snapshot, err := p.log.Snapshot(ctx, k)
+	switch {
+	case errors.Is(err, eventlog.ErrUnavailable) || ctx.Err() != nil:
+		return err
+	case err != nil:
+		p.tell(k, Finding{Rule: Unreadable, Detail: err.Error()})
+	default:
+		c.Snapshot(snapshot)
+	}
+	head, err := p.log.Head(ctx, k)
+	if errors.Is(err, eventlog.ErrUnavailable) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		p.tell(k, Finding{Rule: Unreadable, Detail: err.Error()})
+		return nil
+	}
+	if err := p.frames(ctx, c, k, head); err != nil {
+		return err
+	}
+	p.tell(k, c.Findings()...)
+	p.remember(k, c)
+	return p.beside(ctx, k, c, head, waiting)
+}
+
+func (p *pass) frames(ctx context.Context, c *Checker, k eventlog.Key, head eventlog.Head) error {
+	for f, err := range p.log.Stored(ctx, k, head) {
+		if err != nil && f.Pos == 0 {
+			return err
+		}
+		c.Frame(f, err)
+		p.count.frames.Add(1)
+		p.count.bytes.Add(int64(len(f.Data)))
+	}
+	p.count.events.Add(int64(c.Seq()))
+	if c.Seq() != head.Seq {
+		p.tell(k, Finding{Rule: SeqDense, Detail: fmt.Sprintf("the log ends at event %d, its head says %d", c.Seq(), head.Seq)})
+	}
+	return nil
+}
+
+// remember notes which runs the log has.
+func (p *pass) remember(k eventlog.Key, c *Checker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range c.Session().Runs {
+		p.count.runs.Add(1)
+		p.seen[p.hash(k, r.RunID)] = r.Book.First
+	}
+}
+
+func (p *pass) hash(k eventlog.Key, runID string) uint64 {
+	return maphash.Comparable(p.seed, [3]string{k.Tenant, k.Session, runID})
+}
+
+// accepted checks that a run of the runs index is there, and where it was
+// promised to be.
+func (p *pass) accepted(ctx context.Context, k eventlog.Key, ref eventlog.RunRef) error {
+	p.mu.Lock()
+	first, there := p.seen[p.hash(k, ref.RunID)]
+	p.mu.Unlock()
+	if !there {
+		var err error
+		if first, there, err = p.find(ctx, k, ref.RunID); err != nil {
+			return err
+		}
+	}
+	if !there {
+		p.tell(k, Finding{RunID: ref.RunID, Rule: RunLost, Detail: "the run was accepted and is neither in the log nor in the inbox"})
+	}
+	if first != 0 && first <= ref.After {
+		p.tell(k, Finding{Seq: first, RunID: ref.RunID, Rule: RunLost, Detail: fmt.Sprintf("the run begins here, clients read it after event %d", ref.After)})
+	}
+	return nil
+}
+
+// find looks for a run that came while the sessions were read.
+func (p *pass) find(ctx context.Context, k eventlog.Key, runID string) (first event.Seq, there bool, err error) {
+	waiting, err := p.log.Inbox(ctx, k)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, w := range waiting {
+		there = there || w.RunID == runID
+	}
+	s, _, err := p.log.Load(ctx, k)
+	if err != nil {
+		return 0, there, err
+	}
+	if r := s.Run(runID); r != nil {
+		return r.Book.First, true, nil
+	}
+	return 0, there, nil
+}
+
+// beside checks what belongs to a session besides its log.
+func (p *pass) beside(ctx context.Context, k eventlog.Key, c *Checker, head eventlog.Head, waiting []eventlog.Waiting) error {
+	s := c.Session()
+	var late []string // commands that somebody should have taken
+	for _, w := range waiting {
+		if time.Since(w.Time) > p.opts.Grace {
+			late = append(late, w.CommandID)
+		}
+	}
+	if run := s.Parked(); run != nil && run.ExpiresAt != nil && time.Since(run.ExpiresAt.Time) > p.opts.Grace {
+		p.tell(k, Finding{Seq: s.Seq, RunID: run.RunID, Rule: WaitOverdue, Detail: fmt.Sprintf("the run waits (%s) since before %s, when it was to go on without", run.Status, run.ExpiresAt.Format(time.RFC3339))})
+	}
+	if len(late) == 0 && (s.Idle() || time.Since(head.Time) < p.opts.Grace) {
+		return nil
+	}
+	return p.attended(ctx, k, s, head, late)
+}
+
+// attended checks that somebody looks after a session with work, or soon will.
+func (p *pass) attended(ctx context.Context, k eventlog.Key, s *event.Session, head eventlog.Head, late []string) error {
+	ticketed, err := p.log.Ticketed(ctx, k)
+	if err != nil || ticketed {
+		return err
+	}
+	now, err := p.log.Head(ctx, k) // it may have been done meanwhile
+	if err != nil || now.Pos != head.Pos {
+		return err
+	}
+	if !s.Idle() {
+		p.tell(k, Finding{Seq: head.Seq, Rule: TicketMissing, Detail: "there is a run to go on with and no ticket: nobody will look"})
+	}
+	waiting, err := p.log.Inbox(ctx, k)
+	if err != nil {
+		return err
+	}
+	for _, w := range waiting {
+		switch {
+		case !slices.Contains(late, w.CommandID):
+		case s.Knows(w.CommandID):
+			p.tell(k, Finding{Seq: head.Seq, RunID: w.RunID, Rule: InboxAnswered, Detail: fmt.Sprintf("command %s (%s) is answered and still in the inbox", w.CommandID, w.Kind)})
+		default:
+			p.tell(k, Finding{Seq: head.Seq, RunID: w.RunID, Rule: TicketMissing, Detail: fmt.Sprintf("command %s (%s) waits since %s without a ticket", w.CommandID, w.Kind, w.Time.Format(time.RFC3339))})
+		}
+	}
+	return nil
+}
