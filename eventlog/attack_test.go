@@ -265,6 +265,49 @@ func TestOneRunOfManyReservations(t *testing.T) {
 	})
 }
 
+// A process that froze while it asked for tickets swallows none for long.
+func TestAFrozenProcessSwallowsNoTickets(t *testing.T) {
+	c := testservers.NATS(t, 1)
+	opts := Options{Lease: time.Second}
+	proxy := testservers.StartProxy(t, c.Node(0).Addr())
+	frozen, err := dial(t, "nats://"+proxy.Addr(), opts).Tickets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := dial(t, c.URL(), opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for range 30 {
+		asking.Go(func() { _, _ = frozen.Next(ctx) })
+	}
+	for { // until the server has the requests
+		cons, err := l.js.Consumer(ctx, jobsStream, consumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := cons.CachedInfo(); info.NumWaiting == 30 {
+			break
+		}
+	}
+	proxy.Blackhole()
+	if err := l.Ticket(ctx, Key{"t", "s"}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	q, err := l.Tickets(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 6*opts.Lease {
+		t.Errorf("the ticket came after %v", took)
+	}
+}
+
 // What was purged is gone, and said to be so; the fence stays.
 func TestAPurgedBeginningIsGone(t *testing.T) {
 	l := open(t, Options{})

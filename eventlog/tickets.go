@@ -85,26 +85,42 @@ type Ticket struct {
 	msg jetstream.Msg
 }
 
-// poll bounds one request for a ticket, so that a lost request is noticed.
-const poll = 20 * time.Second
-
 // Next waits for one ticket. It takes no more than it returns.
 func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 	for {
-		batch, err := t.cons.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(poll/4))
+		var ticket *Ticket
+		err := t.log.pull(ctx, t.cons, 1, func(msg jetstream.Msg) (err error) {
+			ticket, err = t.ticket(msg)
+			return err
+		})
+		if ticket != nil {
+			return ticket, nil
+		}
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("next ticket: %w", err))
-		}
-		for msg := range batch.Messages() {
-			return t.ticket(msg)
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
-			return nil, unavailable(fmt.Errorf("next ticket: %w", err))
+			return nil, fmt.Errorf("next ticket: %w", err)
 		}
 	}
+}
+
+// pull asks once for up to n messages and hands them on; none in time is no
+// error. The request is good for half a lease: those of a process that froze are
+// void before what it held comes back, which they would swallow else.
+func (l *Log) pull(ctx context.Context, cons jetstream.Consumer, n int, take func(jetstream.Msg) error) error {
+	asking, cancel := context.WithTimeout(ctx, l.opts.Lease/2)
+	defer cancel()
+	batch, err := cons.Fetch(n, jetstream.FetchContext(asking))
+	if err != nil {
+		return unavailable(err)
+	}
+	for msg := range batch.Messages() {
+		if err := take(msg); err != nil {
+			return err
+		}
+	}
+	if err := batch.Error(); err != nil && ctx.Err() == nil && asking.Err() == nil && !errors.Is(err, nats.ErrTimeout) {
+		return unavailable(err)
+	}
+	return ctx.Err()
 }
 
 func (t *Tickets) ticket(msg jetstream.Msg) (*Ticket, error) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/runlog-dev/runlog/event"
@@ -72,17 +71,9 @@ func (l *Log) Timers(ctx context.Context) error {
 		return unavailable(fmt.Errorf("timers: %w", err))
 	}
 	for ctx.Err() == nil {
-		batch, err := cons.Fetch(64, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(poll/4))
-		if err != nil {
-			return unavailable(fmt.Errorf("timers: %w", err))
-		}
-		for msg := range batch.Messages() {
-			if err := l.due(ctx, msg); err != nil {
-				return err
-			}
-		}
-		if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrTimeout) {
-			return unavailable(fmt.Errorf("timers: %w", err))
+		err := l.pull(ctx, cons, 64, func(msg jetstream.Msg) error { return l.due(ctx, msg) })
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("timers: %w", err)
 		}
 	}
 	return ctx.Err()
