@@ -107,13 +107,19 @@ func (s *Server) chooseAgent(ctx context.Context, k eventlog.Key, want eventlog.
 
 // onlyAgent is the one that there is, or the one for demonstrations.
 func (s *Server) onlyAgent(ctx context.Context) (string, error) {
+	if name := s.agents.only(); name != "" {
+		return name, nil
+	}
 	names, err := s.Log.Agents(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case len(names) == 1:
+	}
+	if len(names) == 1 {
+		s.agents.setOnly(names[0])
 		return names[0], nil
-	case slices.Contains(names, demoAgent):
+	}
+	if slices.Contains(names, demoAgent) {
+		s.agents.setOnly(demoAgent)
 		return demoAgent, nil
 	}
 	p := bad("agent", "name an agent; known: %s", orWord(strings.Join(names, ", "), "none, since no worker has announced one"))
@@ -134,10 +140,13 @@ func (s *Server) unknownAgent(ctx context.Context, name string) error {
 	return p
 }
 
-// agentCache remembers for a moment which agents were announced.
+// agentCache remembers for a moment which agents were announced, and which of
+// them serves requests that name none.
 type agentCache struct {
-	mu    sync.Mutex
-	until map[string]time.Time
+	mu        sync.Mutex
+	until     map[string]time.Time
+	def       string
+	defChosen time.Time
 }
 
 const agentTTL = 10 * time.Second
@@ -155,6 +164,21 @@ func (a *agentCache) add(name string) {
 		a.until = map[string]time.Time{}
 	}
 	a.until[name] = time.Now().Add(agentTTL)
+}
+
+func (a *agentCache) only() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.defChosen) > agentTTL {
+		return ""
+	}
+	return a.def
+}
+
+func (a *agentCache) setOnly(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.def, a.defChosen = name, time.Now()
 }
 
 func (s *Server) listAgents(w http.ResponseWriter, r *http.Request, _ *call) error {
