@@ -112,14 +112,14 @@ func clientTool(w *script) {
 	c := w.begins("pick_date", event.ByClient, false)
 	w.argue(c, `{"title":`, `"When?"}`)
 	w.finishMessage()
-	w.statusFor(event.WaitingTool, "client")
+	w.park(event.WaitingTool, "client")
 	w.await = event.Result
-	w.returns(c, event.ToolCompletedData{Content: []event.Part{event.TextPart("2026-05-01")}})
+	w.result(c, event.ToolCompletedData{Content: []event.Part{event.TextPart("2026-05-01")}})
 	w.status(event.Running)
 	w.ends("May it is.")
 }
 
-var expiry = event.At(time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC))
+var expiry = event.At(time.Date(2099, 3, 5, 0, 0, 0, 0, time.UTC))
 
 func approval(w *script) {
 	w.startStep()
@@ -131,13 +131,13 @@ func approval(w *script) {
 	w.finishMessage()
 	w.add(event.ApprovalRequested, event.ApprovalRequestedData{CallID: a.id, ArgsSHA256: strings.Repeat("a", 64), ExpiresAt: expiry})
 	w.add(event.ApprovalRequested, event.ApprovalRequestedData{CallID: b.id, ArgsSHA256: strings.Repeat("b", 64), ExpiresAt: expiry})
-	w.status(event.WaitingApproval)
+	w.park(event.WaitingApproval, "")
 	w.await = event.Approve
-	w.add(event.ApprovalResolved, event.ApprovalResolvedData{CallID: a.id, Decision: "approve", By: "client"})
-	w.add(event.ApprovalResolved, event.ApprovalResolvedData{CallID: b.id, Decision: "deny", By: "client", Reason: "too much"})
+	w.answers(event.ApprovalResolved, event.ApprovalResolvedData{CallID: a.id, Decision: event.Approved, By: "client"})
+	w.answers(event.ApprovalResolved, event.ApprovalResolvedData{CallID: b.id, Decision: event.Denied, By: "client", Reason: "too much"})
+	w.fails(b, event.CodeForbidden, event.OutcomeDenied, "denied by client: too much")
 	w.status(event.WaitingTool)
 	w.starts(a, 1)
-	w.fails(b, event.CodeForbidden, event.OutcomeDenied, "denied: too much")
 	w.returns(a, event.ToolCompletedData{Content: []event.Part{event.TextPart("sent")}})
 	w.status(event.Running)
 	w.ends("Sent, but not paid.")
@@ -204,7 +204,7 @@ func subagent(w *script) {
 	w.status(event.WaitingTool)
 	w.starts(c, 1)
 	parent, step, usage := w.run, w.step, w.usage
-	w.run, w.step, w.usage = w.in.RunID+"-sub", 0, event.Usage{}
+	w.run, w.agent, w.step, w.usage = w.in.RunID+"-sub", "summarizer", 0, event.Usage{}
 	w.add(event.RunStarted, event.RunStartedData{Agent: "summarizer", Attempt: 1, ParentRunID: w.in.RunID, ParentCallID: c.id})
 	w.status(event.Running)
 	w.startStep()
@@ -217,7 +217,7 @@ func subagent(w *script) {
 	w.returns(inner, event.ToolCompletedData{Content: []event.Part{event.TextPart("4")}})
 	w.status(event.Running)
 	w.ends("long", ".")
-	w.run, w.step, w.usage = parent, step, usage
+	w.run, w.agent, w.step, w.usage = parent, "", step, usage
 	w.returns(c, event.ToolCompletedData{Content: []event.Part{event.TextPart("long.")}})
 	w.status(event.Running)
 	w.ends("In short: long.")

@@ -17,7 +17,10 @@ type script struct {
 	await  event.Kind
 	ids    map[string]int
 	run    string // "": the invoke's; else a sub-agent's or another run
+	agent  string // the sub-agent's name
 	step   int
+	// command is what the next events answer.
+	command string
 
 	msg     string // the message that the model writes
 	parts   []event.Part
@@ -57,7 +60,7 @@ func (w *script) session(t event.Type, internal bool, data any) { w.put(t, inter
 
 func (w *script) put(t event.Type, internal bool, run string, data any) {
 	e := event.New(t, data)
-	e.Internal, e.RunID = internal, run
+	e.Internal, e.RunID, e.Agent, e.CommandID = internal, run, w.agent, w.command
 	if run != "" {
 		e.TraceID = w.in.TraceID
 	}
@@ -90,14 +93,24 @@ func (w *script) said(m event.InputMessage) {
 	if w.fold.MessageByID(m.MessageID) != nil {
 		return
 	}
-	w.add(event.MessageCompleted, event.MessageCompletedData{MessageID: m.MessageID, Role: m.Role,
+	w.answers(event.MessageCompleted, event.MessageCompletedData{MessageID: m.MessageID, Role: m.Role,
 		Index: len(w.fold.Messages), Parts: m.Parts, SHA256: event.TextHash(m.Parts)})
 }
 
-func (w *script) status(to event.Status) { w.statusFor(to, "") }
+func (w *script) status(to event.Status) {
+	w.add(event.RunStatus, event.RunStatusData{Status: to, Previous: w.fold.Run(w.runID()).Status})
+}
 
-func (w *script) statusFor(to event.Status, reason string) {
-	w.add(event.RunStatus, event.RunStatusData{Status: to, Previous: w.fold.Run(w.runID()).Status, Reason: reason})
+// park says that the run waits for somebody outside, and how long.
+func (w *script) park(as event.Status, reason string) {
+	w.add(event.RunStatus, event.RunStatusData{Status: as, Previous: w.fold.Run(w.runID()).Status, Reason: reason, ExpiresAt: &expiry})
+}
+
+// answers writes an event that a command of a client's causes.
+func (w *script) answers(t event.Type, data any) {
+	w.command = w.in.CommandID
+	w.add(t, data)
+	w.command = ""
 }
 
 func (w *script) startStep() {
@@ -206,6 +219,13 @@ func (w *script) starts(c *call, attempt int) {
 
 func (w *script) progress(c *call, done, total float64, message string) {
 	w.put(event.ToolProgress, c.internal, w.runID(), event.ToolProgressData{CallID: c.id, Progress: event.Progress{Progress: done, Total: total, Message: message}})
+}
+
+// result is what the client says that its tool returned.
+func (w *script) result(c *call, d event.ToolCompletedData) {
+	w.command = w.in.CommandID
+	w.returns(c, d)
+	w.command = ""
 }
 
 func (w *script) returns(c *call, d event.ToolCompletedData) {

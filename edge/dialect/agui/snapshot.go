@@ -1,0 +1,178 @@
+package agui
+
+import (
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A message is one of a snapshot, as a client would have it from the stream.
+type message struct {
+	ID       string  `json:"id"`
+	Role     string  `json:"role"`
+	Content  *string `json:"content,omitempty"`
+	Calls    []call  `json:"toolCalls,omitempty"`
+	CallID   string  `json:"toolCallId,omitempty"`
+	Metadata any     `json:"metadata,omitempty"`
+}
+
+type (
+	call struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}
+	function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+)
+
+func noneNil(list []message) []message {
+	if list == nil {
+		return []message{}
+	}
+	return list
+}
+
+// messagesOf is the conversation, in the order in which a client has it: the
+// reasoning before an answer, the answer, its results, later reasoning. Activities
+// are not among it: clients keep their own.
+func messagesOf(s *event.Session) []message {
+	p := s.Public()
+	var list []message
+	for _, m := range p.Messages {
+		list = append(list, messageOf(p, m)...)
+	}
+	for _, r := range s.Book.Reasoning {
+		if !r.Internal {
+			list = append(list, reasoning(r))
+		}
+	}
+	return list
+}
+
+func reasoning(p *event.Part) message {
+	return message{ID: p.ReasoningID, Role: "reasoning", Content: &p.Text}
+}
+
+func messageOf(s *event.Session, m *event.Message) []message {
+	var before, results, later []message
+	var text strings.Builder
+	own := message{ID: m.MessageID, Role: string(m.Role)}
+	begun := false
+	for _, p := range m.Parts {
+		switch p.Type {
+		case event.PartText:
+			begun = true
+			text.WriteString(p.Text)
+		case event.PartReasoning:
+			if begun {
+				later = append(later, reasoning(p))
+			} else {
+				before = append(before, reasoning(p))
+			}
+		case event.PartToolCall:
+			begun = true
+			c := s.Call(p.CallID)
+			if c == nil || c.Internal {
+				continue
+			}
+			own.Calls = append(own.Calls, call{c.CallID, "function", function{c.Name, c.Args}})
+			if c.Done() {
+				r := resultOf(c)
+				content := r.text()
+				results = append(results, message{ID: resultID(c.CallID), Role: "tool", Content: &content, CallID: c.CallID, Metadata: r.metadata()})
+			}
+		}
+	}
+	content := text.String()
+	own.Content = &content
+	list := append(before, own)
+	list = append(list, results...)
+	return append(list, later...)
+}
+
+// Snapshot is the conversation and the state, and what is open besides. For a
+// client whose run is under way a reset has to end it first: it may have open
+// what is closed by now, and there is no other way to say so.
+func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
+	var list []dialect.Message
+	if kind == dialect.Reset {
+		list = append(list, frame(`{"type":"RUN_ERROR"`).text("message", "what was asked for is no longer kept; the conversation follows as it is now").
+			text("code", string(event.CodeExpired)).end())
+	}
+	run := d.shown(s)
+	if run == nil {
+		return list
+	}
+	e := event.Event{SessionID: s.SessionID, RunID: run.RunID}
+	list = append(list, d.started(e, "").end())
+	if len(s.State) > 0 {
+		list = append(list, frame(`{"type":"STATE_SNAPSHOT"`).raw("snapshot", s.State).end())
+	}
+	list = append(list, frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(messagesOf(s))).end())
+	for _, a := range s.Public().Activities {
+		list = append(list, begin("ACTIVITY_SNAPSHOT", e).text("messageId", a.ActivityID).text("activityType", a.Kind).raw("content", a.Content).end())
+	}
+	if run.Status.Terminal() {
+		return append(list, d.over(s, e, run)...)
+	}
+	if run.ExpiresAt != nil {
+		return append(list, after{d, e, s}.parks().end())
+	}
+	return append(list, opened(s, e, run)...)
+}
+
+// shown is the run that a snapshot is about: the one that is followed, the one
+// under way, or the last one.
+func (d Dialect) shown(s *event.Session) *event.Run {
+	if d.Run != "" {
+		return s.Run(d.Run)
+	}
+	if r := s.Active(); r != nil {
+		return r
+	}
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		if s.Runs[i].ParentRunID == "" && s.Runs[i].StartedAt != nil {
+			return s.Runs[i]
+		}
+	}
+	return nil
+}
+
+// over is how a run ended.
+func (d Dialect) over(s *event.Session, e event.Event, r *event.Run) []dialect.Message {
+	switch r.Status {
+	case event.Failed:
+		return begin("RUN_ERROR", e).text("message", r.Error.Message).text("code", string(r.Error.Code)).alone()
+	case event.Cancelled:
+		return after{d, e, s}.cancelled(event.RunCancelledData{By: r.By, Reason: r.Reason})
+	}
+	return d.run(begin("RUN_FINISHED", e), e).alone()
+}
+
+// opened opens again what the run has open: deltas of it follow.
+func opened(s *event.Session, e event.Event, run *event.Run) (list []dialect.Message) {
+	if run.Book != nil && run.Book.InStep {
+		list = append(list, begin("STEP_STARTED", e).text("stepName", stepName(run.Book.Step)).end())
+	}
+	parts := s.Book.Reasoning
+	if n := len(s.Messages); n > 0 && s.Messages[n-1].Status == event.Streaming {
+		m := s.Messages[n-1]
+		parts = m.Parts
+		list = append(list, begin("TEXT_MESSAGE_START", e).text("messageId", m.MessageID).text("role", string(m.Role)).end())
+	}
+	for _, p := range parts {
+		if p.Streaming && !p.Internal {
+			list = append(list, reasoningStarted(Dialect{}, e, event.ReasoningStartedData{ReasoningID: p.ReasoningID})...)
+		}
+	}
+	for _, c := range s.ToolCalls {
+		if c.Streaming && !c.Internal && c.RunID == e.RunID {
+			list = append(list, toolStarted(Dialect{}, e, event.ToolStartedData{CallID: c.CallID, Name: c.Name, MessageID: c.MessageID})...)
+		}
+	}
+	return list
+}
