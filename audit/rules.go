@@ -55,6 +55,7 @@ const (
 	SnapshotFold  Rule = "snapshot"
 	InboxAnswered Rule = "inbox.answered"
 	TicketMissing Rule = "ticket.missing"
+	WaitTimed     Rule = "wait.timed"
 	WaitOverdue   Rule = "wait.overdue"
 	RunLost       Rule = "run.lost"
 	Unreadable    Rule = "unreadable"
@@ -111,6 +112,7 @@ var Promises = []Promise{
 	{SnapshotFold, "the stored snapshot is the fold of the log"},
 	{InboxAnswered, "the inbox holds nothing that the log has answered"},
 	{TicketMissing, "a session with work has a ticket"},
+	{WaitTimed, "a run that waits has a timer that ends its wait"},
 	{WaitOverdue, "a wait that is over has ended"},
 	{RunLost, "a run that was accepted is in the log or in the inbox"},
 	{Unreadable, "what is stored can be read"},

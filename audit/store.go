@@ -242,13 +242,38 @@ func (p *pass) beside(ctx context.Context, k eventlog.Key, c *Checker, head even
 			late = append(late, w.CommandID)
 		}
 	}
-	if run := s.Parked(); run != nil && run.ExpiresAt != nil && time.Since(run.ExpiresAt.Time) > p.opts.Grace {
-		p.tell(k, Finding{Seq: s.Seq, RunID: run.RunID, Rule: WaitOverdue, Detail: fmt.Sprintf("the run waits (%s) since before %s, when it was to go on without", run.Status, run.ExpiresAt.Format(time.RFC3339))})
+	if err := p.waits(ctx, k, s, head); err != nil {
+		return err
 	}
 	if len(late) == 0 && (s.Idle() || time.Since(head.Time) < p.opts.Grace) {
 		return nil
 	}
 	return p.attended(ctx, k, s, head, late)
+}
+
+// waits checks that the wait of a parked run ends.
+func (p *pass) waits(ctx context.Context, k eventlog.Key, s *event.Session, head eventlog.Head) error {
+	run := s.Parked()
+	if run == nil || run.ExpiresAt == nil || time.Since(head.Time) < p.opts.Grace {
+		return nil
+	}
+	until := run.ExpiresAt.Format(time.RFC3339)
+	if time.Since(run.ExpiresAt.Time) > p.opts.Grace {
+		p.tell(k, Finding{Seq: s.Seq, RunID: run.RunID, Rule: WaitOverdue, Detail: fmt.Sprintf("the run still waits (%s), it was to go on at %s", run.Status, until)})
+		return nil
+	}
+	timed, err := p.log.Timed(ctx, k)
+	if err != nil || timed {
+		return err
+	}
+	if ticketed, err := p.log.Ticketed(ctx, k); err != nil || ticketed {
+		return err // its owner is still at it
+	}
+	now, err := p.log.Head(ctx, k)
+	if err == nil && now.Pos == head.Pos {
+		p.tell(k, Finding{Seq: s.Seq, RunID: run.RunID, Rule: WaitTimed, Detail: fmt.Sprintf("the run waits (%s) until %s, and nothing will end that", run.Status, until)})
+	}
+	return err
 }
 
 // attended checks that somebody looks after a session with work, or soon will.

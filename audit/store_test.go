@@ -3,6 +3,7 @@ package audit_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,6 +242,28 @@ func TestAWaitThatIsOver(t *testing.T) {
 	b.write(ses1, audit.Waits()[:parked+1]...) // until a time that is long past
 	list, _ := b.all("", now)
 	b.want(list, audit.WaitOverdue, ses1)
+}
+
+func TestAWaitThatNothingEnds(t *testing.T) {
+	b := newBench(t, 1)
+	parked := slices.IndexFunc(audit.Waits(), func(e event.Event) bool { return e.Type == event.SessionReleased })
+	events := audit.Waits()[:parked+1]
+	until := time.Now().Add(time.Hour)
+	for i, e := range events {
+		events[i].Data = []byte(strings.ReplaceAll(string(e.Data), "2020-", "2999-"))
+	}
+	b.write(ses1, events...)
+	list, _ := b.all("", now)
+	b.want(list, audit.WaitTimed, ses1)
+	if list, _ := b.all("", time.Hour); len(list) > 0 {
+		t.Errorf("it was parked a moment ago: %v", list)
+	}
+	if err := b.log.SetTimer(t.Context(), ses1, event.Command{CommandID: "expire", Kind: event.Expire, RunID: "r"}, until); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := b.all("", now); len(list) > 0 {
+		t.Errorf("it has a timer: %v", list)
+	}
 }
 
 func TestAcceptedRunsAreThere(t *testing.T) {
