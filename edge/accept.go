@@ -23,6 +23,9 @@ type submission struct {
 	want           eventlog.RunRef // ids that are empty are given by reserve
 	messages       []inputMessage
 	config         *event.RunConfig
+	queue          event.Queue
+	resumes        string // the run that this one goes on from
+	untilGone      bool   // cancel it when its client disconnects
 }
 
 // reserve finds or makes the run's entry in the runs index. existed: it was
@@ -65,6 +68,7 @@ func (s *Server) place(ctx context.Context, sub *submission, ref eventlog.RunRef
 	}
 	cmd := event.Command{CommandID: ref.CommandID, Kind: event.Invoke, SessionID: ref.SessionID, RunID: ref.RunID,
 		TraceID: ref.TraceID, Traceparent: sub.traceparent, Agent: ref.Agent, Messages: messages, Config: sub.config,
+		Queue: sub.queue, Resumes: sub.resumes,
 		By: sub.by, Time: ref.Created}
 	if err := s.Log.Submit(ctx, k, cmd); err != nil {
 		return err

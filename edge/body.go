@@ -31,6 +31,15 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return body, nil
 }
 
+// readJSON reads a body of the usual limit into v.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	raw, err := readBody(w, r, s.opts.MaxBody)
+	if err != nil {
+		return err
+	}
+	return decode(raw, v)
+}
+
 // decode reads JSON strictly: one value, no members that v does not have. An
 // empty body leaves v as it is.
 func decode(body []byte, v any) error {

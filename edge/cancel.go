@@ -21,12 +21,13 @@ const maxReason = 1024
 // 202 while it is not; with wait it answers after the terminal event. A second
 // cancel changes nothing.
 func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	return s.endRun(w, r, c, event.Cancel)
+}
+
+// endRun asks for a run's end, by cancel or stop.
+func (s *Server) endRun(w http.ResponseWriter, r *http.Request, c *call, kind event.Kind) error {
 	var body cancelRequest
-	raw, err := readBody(w, r, s.opts.MaxBody)
-	if err == nil {
-		err = decode(raw, &body)
-	}
-	if err != nil {
+	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
 	if len(body.Reason) > maxReason {
@@ -40,7 +41,7 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	st, err := s.cancel(r.Context(), c, p, body.Reason, wait)
+	st, err := s.end(r.Context(), c, p, kind, body.Reason, wait)
 	if err != nil {
 		return err
 	}
@@ -53,6 +54,10 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) erro
 }
 
 func (s *Server) cancel(ctx context.Context, c *call, p runPlace, reason string, wait bool) (runState, error) {
+	return s.end(ctx, c, p, event.Cancel, reason, wait)
+}
+
+func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, reason string, wait bool) (runState, error) {
 	ended, done, err := s.watchEnd(ctx, p)
 	if err != nil {
 		return runState{}, err
@@ -62,12 +67,7 @@ func (s *Server) cancel(ctx context.Context, c *call, p runPlace, reason string,
 	if err != nil || st.Status.Terminal() {
 		return st, err
 	}
-	cmd := event.Command{CommandID: p.runID + ".cancel", Kind: event.Cancel, SessionID: p.key.Session, RunID: p.runID,
-		TraceID: p.traceID, By: caller(c), Reason: reason, Time: event.At(time.Now())}
-	if err := s.Log.Submit(ctx, p.key, cmd); err != nil {
-		return runState{}, err
-	}
-	if err := s.Log.Wake(ctx, p.key); err != nil {
+	if err := s.command(ctx, c, p, event.Command{CommandID: p.runID + "." + string(kind), Kind: kind, Reason: reason}); err != nil {
 		return runState{}, err
 	}
 	if wait {

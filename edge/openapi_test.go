@@ -139,6 +139,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.store("art_1", "note.md", "# Note\n")
+	s.settling()
 	s.work()
 	runID, traceID := "run_01k9example", "4bf92f3577b34da6a3ce929d0e0e4736"
 	for _, c := range []struct {
@@ -157,6 +158,11 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		{"GET", "/v1/runs/{run}/events", "/v1/runs/" + runID + "/events", "", 200},
 		{"GET", "/v1/runs/{run}/events", "/v1/runs/" + runID + "/events?after=99", "", 409},
 		{"POST", "/v1/runs/{run}/cancel", "/v1/runs/" + runID + "/cancel", `{"reason":"x"}`, 200},
+		{"POST", "/v1/runs/{run}/stop", "/v1/runs/" + runID + "/stop", `{}`, 200},
+		{"POST", "/v1/runs/{run}/resume", "/v1/runs/run_f/resume", `{"run_id":"again"}`, 202},
+		{"POST", "/v1/runs/{run}/steer", "/v1/runs/run_w/steer", `{"input":"x"}`, 202},
+		{"POST", "/v1/runs/{run}/approvals/{call}", "/v1/runs/run_w/approvals/asked", `{"decision":"approve"}`, 200},
+		{"POST", "/v1/runs/{run}/tools/{call}", "/v1/runs/run_w/tools/given", `{"content":"a"}`, 200},
 		{"GET", "/v1/sessions/{session}", "/v1/sessions/" + goldenSession, "", 200},
 		{"GET", "/v1/sessions/{session}/events", "/v1/sessions/" + goldenSession + "/events?follow=0", "", 200},
 		{"GET", "/v1/sessions/{session}/snapshot", "/v1/sessions/" + goldenSession + "/snapshot", "", 200},

@@ -29,6 +29,11 @@ func (s *Server) table() []route {
 		{"GET /v1/runs/{run}", s.getRun, false},
 		{"GET /v1/runs/{run}/events", s.runEvents, false},
 		{"POST /v1/runs/{run}/cancel", s.cancelRun, false},
+		{"POST /v1/runs/{run}/stop", s.stopRun, false},
+		{"POST /v1/runs/{run}/resume", s.resumeRun, false},
+		{"POST /v1/runs/{run}/steer", s.steer, false},
+		{"POST /v1/runs/{run}/approvals/{call}", s.decide, false},
+		{"POST /v1/runs/{run}/tools/{call}", s.toolResult, false},
 		{"GET /v1/sessions/{session}", s.getSession, false},
 		{"GET /v1/sessions/{session}/events", s.sessionEvents, false},
 		{"GET /v1/sessions/{session}/snapshot", s.getSnapshot, false},
@@ -58,15 +63,10 @@ func (s *Server) routes() http.Handler {
 
 // notBuilt are routes of the contract that this version refuses.
 var notBuilt = map[string]string{
-	"POST /v1/runs/{run}/stop":             "stopping after the current step",
-	"POST /v1/runs/{run}/resume":           "resuming",
-	"POST /v1/runs/{run}/steer":            "steering a run",
-	"POST /v1/runs/{run}/approvals/{call}": "approving tool calls",
-	"POST /v1/runs/{run}/tools/{call}":     "running tools in the client",
-	"POST /v1/sessions":                    "creating a session without a run",
-	"POST /v1/sessions/{session}/fork":     "forking a session",
-	"DELETE /v1/sessions/{session}":        "erasing a session",
-	"POST /rpc":                            "JSON-RPC",
+	"POST /v1/sessions":                "creating a session without a run",
+	"POST /v1/sessions/{session}/fork": "forking a session",
+	"DELETE /v1/sessions/{session}":    "erasing a session",
+	"POST /rpc":                        "JSON-RPC",
 }
 
 // endpoint identifies the caller and answers for a handler's error.

@@ -23,7 +23,7 @@ type runRequest struct {
 	RunID        string           `json:"run_id"`
 	TraceID      string           `json:"trace_id"`
 	Input        json.RawMessage  `json:"input"`
-	Queue        string           `json:"queue"`
+	Queue        event.Queue      `json:"queue"`
 	OnDisconnect string           `json:"on_disconnect"`
 	Webhook      json.RawMessage  `json:"webhook"`
 	Config       *event.RunConfig `json:"config"`
@@ -69,7 +69,7 @@ func (s *Server) submission(r *http.Request, c *call, body []byte, req runReques
 	if err != nil {
 		return nil, err
 	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config,
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config, queue: req.Queue, untilGone: req.OnDisconnect == "cancel",
 		want: eventlog.RunRef{RunID: req.RunID, SessionID: req.SessionID, TraceID: req.TraceID, Agent: req.Agent, BodyHash: bodyHash(r.URL.Path, body)}}
 	sub.traceparent, sub.want.TraceID = trace(r, req.TraceID)
 	sub.idempotencyKey, err = idempotencyKey(r)
@@ -89,23 +89,38 @@ func (req *runRequest) refuse() error {
 		}
 	}
 	switch req.Queue {
-	case "", "enqueue":
-	case "reject", "interrupt", "steer":
-		return unsupported("queue", "queue: %s is not built yet; use enqueue", req.Queue)
+	case "", event.Enqueue, event.Reject, event.Interrupt, event.SteerInto:
 	default:
-		return bad("queue", "queue: %q is not known; use enqueue", req.Queue)
+		return bad("queue", "queue: %q is not known; use enqueue, reject, interrupt or steer", req.Queue)
 	}
-	switch req.OnDisconnect {
-	case "", "continue":
-	case "cancel":
-		return unsupported("on_disconnect", "on_disconnect: cancel is not built yet; a run goes on until it ends or is cancelled")
-	default:
-		return bad("on_disconnect", "on_disconnect: %q is not known; use continue", req.OnDisconnect)
+	if req.OnDisconnect != "" && req.OnDisconnect != "continue" && req.OnDisconnect != "cancel" {
+		return bad("on_disconnect", "on_disconnect: %q is not known; use continue or cancel", req.OnDisconnect)
 	}
 	if len(req.Webhook) > 0 && string(req.Webhook) != "null" {
 		return unsupported("webhook", "webhooks are not built yet; follow the run's events")
 	}
+	if err := checkClientTools(req.Config); err != nil {
+		return err
+	}
 	return checkLimits(req.Config)
+}
+
+// maxClientTools bounds the tools that a request brings along.
+const maxClientTools = 128
+
+func checkClientTools(c *event.RunConfig) error {
+	if c == nil {
+		return nil
+	}
+	if len(c.ClientTools) > maxClientTools {
+		return bad("config.client_tools", "%d tools, at most %d are allowed", len(c.ClientTools), maxClientTools)
+	}
+	for _, t := range c.ClientTools {
+		if t.Name == "" || t.Name != event.WireName(t.Name) {
+			return bad("config.client_tools", "%q is no name of a tool: use letters, digits, _ and -, at most 64", t.Name)
+		}
+	}
+	return nil
 }
 
 func checkLimits(c *event.RunConfig) error {
@@ -113,6 +128,9 @@ func checkLimits(c *event.RunConfig) error {
 		return nil
 	}
 	l := c.Limits
+	if l.CostUSD > 0 {
+		return unsupported("config.limits.cost_usd", "money budgets are not built yet; limit tokens instead")
+	}
 	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 || l.WallMS < 0 {
 		return bad("config.limits", "limits cannot be negative; leave one out for the agent's own")
 	}
@@ -170,7 +188,11 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub 
 		return err
 	}
 	s.nameRun(w, c, ref)
-	return s.serve(ctx, w, c, v, req)
+	err = s.serve(ctx, w, c, v, req)
+	if sub.untilGone && r.Context().Err() != nil {
+		s.cancelWithClient(r.Context(), c, ref, sub.tenant)
+	}
+	return err
 }
 
 // nameRun tells where the run is, in headers.

@@ -177,9 +177,10 @@ func TestBadSubmissionsAreRefusedWithTheReason(t *testing.T) {
 		`{"input":"x","run_id":".."}`:                                   "400 bad_request run_id",
 		`{"input":"x","trace_id":"a\u2028b"}`:                           "400 bad_request trace_id",
 		`{"input":"x","session_id":"` + strings.Repeat("x", 129) + `"}`: "400 bad_request 129 bytes",
-		`{"input":"x","queue":"steer"}`:                                 "400 unsupported steer",
 		`{"input":"x","queue":"fast"}`:                                  "400 bad_request fast",
-		`{"input":"x","on_disconnect":"cancel"}`:                        "400 unsupported on_disconnect",
+		`{"input":"x","on_disconnect":"wait"}`:                          "400 bad_request on_disconnect",
+		`{"input":"x","config":{"limits":{"cost_usd":1}}}`:              "400 unsupported money",
+		`{"input":"x","config":{"client_tools":[{"name":"a b"}]}}`:      "400 bad_request a b",
 		`{"input":"x","webhook":{"url":"http://x"}}`:                    "400 unsupported webhook",
 		`{}`:                           "400 bad_request input is missing",
 		`{"input":""}`:                 "400 bad_request empty",
@@ -223,7 +224,7 @@ func TestUnknownPathsAndMethodsAnswerInJSON(t *testing.T) {
 	if allow := resp.Header.Get("Allow"); allow != "GET, HEAD, POST" {
 		t.Errorf("Allow %q", allow)
 	}
-	for _, path := range []string{"/v1/runs/r/stop", "/v1/runs/r/resume", "/v1/runs/r/approvals/c", "/v1/runs/r/tools/c", "/v1/sessions/s/fork"} {
+	for _, path := range []string{"/v1/sessions", "/v1/sessions/s/fork", "/rpc"} {
 		if p := as[problem](t, wantStatus(t, e.do("POST", path, ""), 501)); p.Code != "unsupported" {
 			t.Errorf("%s: %+v", path, p)
 		}

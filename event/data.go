@@ -55,6 +55,13 @@ func TextHash(parts []Part) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// ArgsHash is the args_sha256 of approval.requested: it binds a decision to the
+// arguments that it is about, as the log shows them.
+func ArgsHash(args string) string {
+	sum := sha256.Sum256([]byte(args))
+	return hex.EncodeToString(sum[:])
+}
+
 // Usage counts tokens of a step; steps, tool calls and cost of a run besides.
 type Usage struct {
 	InputTokens       int64   `json:"input_tokens"`

@@ -167,7 +167,7 @@ func settle(s *event.Session, run *event.Run, call *event.ToolCall, c eventlog.W
 		return nil, "the call does not wait for an approval"
 	case c.Kind == event.Result && gated:
 		return nil, "the call waits for an approval"
-	case c.ArgsSHA256 != "" && c.ArgsSHA256 != agent.ArgsHash(call.Args):
+	case c.ArgsSHA256 != "" && c.ArgsSHA256 != event.ArgsHash(call.Args):
 		return nil, "the decision is about other arguments"
 	}
 	decided := event.ApprovalResolvedData{CallID: call.CallID, Decision: event.Approved, By: c.By, Reason: c.Reason}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
@@ -55,7 +54,7 @@ func TestThreeApprovalsInReverse(t *testing.T) {
 	if c := s.Call("call_1"); c.Outcome != event.OutcomeDenied || c.Decision.By != "boss" {
 		t.Errorf("the denied call is %+v", c)
 	}
-	b.decide(event.Approve, "call_0", agent.ArgsHash(`{"n":9007199254740993}`))
+	b.decide(event.Approve, "call_0", event.ArgsHash(`{"n":9007199254740993}`))
 	s, run := b.ended("run_1")
 	if run.Status != event.Completed || ran.Load() != 2 || s.Call("call_1").Decision.Decision != event.Denied {
 		t.Errorf("%d tools ran; the fold is %s", ran.Load(), s.Encode())

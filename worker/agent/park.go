@@ -2,20 +2,11 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
-
-// ArgsHash binds a decision to the arguments that it is about, as the log shows
-// them.
-func ArgsHash(args string) string {
-	sum := sha256.Sum256([]byte(args))
-	return hex.EncodeToString(sum[:])
-}
 
 // asks returns approval.requested if the call needs somebody's approval and
 // nobody was asked.
@@ -29,7 +20,7 @@ func (t *toolCall) asks() (event.Event, bool) {
 		return event.Event{}, false
 	}
 	return t.run.hidden(t.internal, event.ApprovalRequested, event.ApprovalRequestedData{
-		CallID: t.call.CallID, ArgsSHA256: ArgsHash(t.call.Args), ExpiresAt: event.At(time.Now().Add(wait(found)))}), true
+		CallID: t.call.CallID, ArgsSHA256: event.ArgsHash(t.call.Args), ExpiresAt: event.At(time.Now().Add(wait(found)))}), true
 }
 
 func wait(t tool.Tool) time.Duration {

@@ -1,0 +1,285 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// settleWait is how long a request waits for the session's owner to take its
+// command; after that it is told that the command is kept.
+const settleWait = 10 * time.Second
+
+type decisionRequest struct {
+	Decision   event.Decision `json:"decision"`
+	Reason     string         `json:"reason"`
+	ArgsSHA256 string         `json:"args_sha256"`
+}
+
+// decide approves or denies a tool call. The first decision wins: the same again
+// is 200, the contrary 409.
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
+	var body decisionRequest
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	kind := map[event.Decision]event.Kind{event.Approved: event.Approve, event.Denied: event.Deny}[body.Decision]
+	if kind == "" {
+		return bad("decision", "decision: %q is neither approve nor deny", body.Decision)
+	}
+	if len(body.Reason) > maxReason {
+		return bad("reason", "the reason has %d bytes, at most %d are kept", len(body.Reason), maxReason)
+	}
+	p, tool, err := s.findCall(r.Context(), c, r.PathValue("run"), r.PathValue("call"))
+	if err != nil {
+		return err
+	}
+	settled := func(t *event.ToolCall) (bool, error) {
+		switch {
+		case t.Decision == nil:
+			return false, nil
+		case t.Decision.Decision != body.Decision:
+			return true, problem(http.StatusConflict, event.CodeConflict, "the call was decided already: %s by %s", t.Decision.Decision, t.Decision.By)
+		}
+		return true, nil
+	}
+	if tool.Decision == nil && tool.Status != event.WaitingApproval {
+		return problem(http.StatusConflict, event.CodeConflict, "the call does not wait for an approval: it is %s", tool.Status)
+	}
+	if want := event.ArgsHash(tool.Args); body.ArgsSHA256 != "" && body.ArgsSHA256 != want {
+		return problem(http.StatusConflict, event.CodeConflict, "the decision is about other arguments: those of the call have the SHA-256 %s", want)
+	}
+	cmd := event.Command{CommandID: p.runID + "." + tool.CallID + "." + string(kind), Kind: kind, CallID: tool.CallID,
+		ArgsSHA256: event.ArgsHash(tool.Args), Reason: body.Reason}
+	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
+}
+
+type resultRequest struct {
+	Content    json.RawMessage `json:"content"`
+	Structured json.RawMessage `json:"structured"`
+	Failed     bool            `json:"failed"`
+}
+
+// toolResult takes the result of a tool that the client ran. The first result
+// wins: the same again is 200, another one 409.
+func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) error {
+	var body resultRequest
+	if err := s.readJSON(w, r, &body); err != nil {
+		return err
+	}
+	content, err := readContent("result", map[string]json.RawMessage{"content": body.Content})
+	if err != nil {
+		return err
+	}
+	if len(content.calls)+len(content.results) > 0 {
+		return bad("content", "the content of a result is a text, or parts of text, image, audio or file")
+	}
+	p, tool, err := s.findCall(r.Context(), c, r.PathValue("run"), r.PathValue("call"))
+	if err != nil {
+		return err
+	}
+	settled := func(t *event.ToolCall) (bool, error) {
+		switch {
+		case !t.Done():
+			return false, nil
+		case t.Executor != event.ByClient || (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
+			return true, problem(http.StatusConflict, event.CodeConflict, "the call has another result already")
+		}
+		return true, nil
+	}
+	if !tool.Done() && tool.Executor != event.ByClient {
+		return problem(http.StatusConflict, event.CodeConflict, "the call is run by the %s, not by the client", tool.Executor)
+	}
+	cmd := event.Command{CommandID: p.runID + "." + tool.CallID + ".result", Kind: event.Result, CallID: tool.CallID,
+		Content: content.parts, Structured: body.Structured, Failed: body.Failed}
+	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
+}
+
+// findCall finds a tool call of a run in the session's fold.
+func (s *Server) findCall(ctx context.Context, c *call, runID, callID string) (runPlace, *event.ToolCall, error) {
+	p, err := s.findRun(ctx, c, runID)
+	if err != nil {
+		return p, nil, err
+	}
+	_, fold, err := s.state(ctx, p)
+	if err != nil {
+		return p, nil, err
+	}
+	if fold != nil {
+		if t := fold.Call(callID); t != nil && t.RunID == p.runID && !t.Internal {
+			return p, t, nil
+		}
+	}
+	return p, nil, notFound("tool call", callID)
+}
+
+// settle submits a command about a call, waits for its effect and answers with
+// the call; 202 if the session's owner has not taken it yet.
+func (s *Server) settle(w http.ResponseWriter, ctx context.Context, c *call, p runPlace, t *event.ToolCall, cmd event.Command, settled func(*event.ToolCall) (bool, error)) error {
+	done, err := settled(t)
+	if err != nil {
+		return err
+	}
+	if !done {
+		if err := s.command(ctx, c, p, cmd); err != nil {
+			return err
+		}
+		if t, done, err = s.watchCall(ctx, p, t, settled); err != nil {
+			return err
+		}
+	}
+	status := http.StatusOK
+	if !done {
+		status = http.StatusAccepted
+	}
+	writeJSON(w, status, t)
+	return nil
+}
+
+// watchCall looks at a call until it is settled or settleWait is over.
+func (s *Server) watchCall(ctx context.Context, p runPlace, t *event.ToolCall, settled func(*event.ToolCall) (bool, error)) (*event.ToolCall, bool, error) {
+	deadline := time.Now().Add(settleWait)
+	for pause := 2 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 200*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return t, false, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		_, fold, err := s.state(ctx, p)
+		if err != nil || fold == nil || fold.Call(t.CallID) == nil {
+			return t, false, err
+		}
+		t = fold.Call(t.CallID)
+		if done, err := settled(t); done || err != nil {
+			return t, done, err
+		}
+	}
+	return t, false, nil
+}
+
+// command completes a command about a run and has it taken.
+func (s *Server) command(ctx context.Context, c *call, p runPlace, cmd event.Command) error {
+	cmd.SessionID, cmd.RunID, cmd.TraceID = p.key.Session, p.runID, p.traceID
+	cmd.By, cmd.Time = caller(c), event.At(time.Now())
+	if err := s.Log.Submit(ctx, p.key, cmd); err != nil {
+		return err
+	}
+	return s.Log.Wake(ctx, p.key)
+}
+
+type steerRequest struct {
+	Input json.RawMessage `json:"input"`
+}
+
+// steer gives a message to a run that is going on: its model reads it at the
+// next step.
+func (s *Server) steer(w http.ResponseWriter, r *http.Request, c *call) error {
+	raw, err := readBody(w, r, s.opts.MaxBody)
+	if err != nil {
+		return err
+	}
+	var body steerRequest
+	if err := decode(raw, &body); err != nil {
+		return err
+	}
+	messages, err := readInput(body.Input)
+	if err != nil {
+		return err
+	}
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	st, _, err := s.state(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	if st.Status.Terminal() {
+		return problem(http.StatusConflict, event.CodeConflict, "the run has ended (%s): start a new one in its session", st.Status)
+	}
+	id := event.NewID("cmd")
+	if key != "" {
+		id = derivedID("cmd", p.runID, "steer", key)
+	}
+	named, err := s.named(r.Context(), p.key, eventlog.RunRef{RunID: id}, messages)
+	if err != nil {
+		return err
+	}
+	if err := s.command(r.Context(), c, p, event.Command{CommandID: id, Kind: event.Steer, Messages: named}); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusAccepted, st)
+	return nil
+}
+
+// stopRun ends a run after its current step.
+func (s *Server) stopRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	return s.endRun(w, r, c, event.Stop)
+}
+
+type resumeRequest struct {
+	RunID  string           `json:"run_id"`
+	Config *event.RunConfig `json:"config"`
+}
+
+// resumeRun starts a run that goes on where another one failed or was stopped:
+// same session, agent and trace, no new message. Resuming a run twice is one run.
+func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	raw, err := readBody(w, r, s.opts.MaxBody)
+	if err != nil {
+		return err
+	}
+	var body resumeRequest
+	if err := decode(raw, &body); err != nil {
+		return err
+	}
+	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	st, _, err := s.state(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	if !resumable(st) {
+		return problem(http.StatusConflict, event.CodeConflict, "a run that is %s cannot be resumed: only one that failed, was cancelled or stopped", st.Status)
+	}
+	req := runRequest{Agent: st.Agent, SessionID: p.key.Session, RunID: body.RunID, TraceID: p.traceID, Config: body.Config}
+	if err := req.refuse(); err != nil {
+		return err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), config: body.Config, resumes: p.runID,
+		idempotencyKey: "resume/" + p.runID,
+		want:           eventlog.RunRef{RunID: body.RunID, SessionID: p.key.Session, TraceID: p.traceID, Agent: st.Agent, BodyHash: bodyHash(r.URL.Path, raw)}}
+	sub.traceparent, _ = trace(r, p.traceID)
+	if streams(r) {
+		return s.runStream(w, r, c, sub, native.Dialect{})
+	}
+	return s.runAnswer(w, r, c, sub, 0)
+}
+
+func resumable(st runState) bool {
+	return st.Status == event.Failed || st.Status == event.Cancelled ||
+		st.Status == event.Completed && (st.FinishReason == event.FinishStopped || st.FinishReason == event.FinishLength)
+}
+
+// cancelWithClient cancels a run whose submitter went away and had asked for
+// that.
+func (s *Server) cancelWithClient(ctx context.Context, c *call, ref eventlog.RunRef, tenant string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWait)
+	defer cancel()
+	if _, err := s.end(ctx, c, placeOf(tenant, ref), event.Cancel, "the client disconnected", false); err != nil {
+		s.Logger.Warn("run not cancelled after its client left", "run", url.PathEscape(ref.RunID), "err", err)
+	}
+}

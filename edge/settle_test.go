@@ -1,0 +1,83 @@
+package edge_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// settling writes a session with a run that waits for an approval and for its
+// client, and one that failed.
+func (s *site) settling() {
+	s.t.Helper()
+	w := s.scribe("default", "ses_settle")
+	call := func(id string, executor event.Executor) event.Event {
+		return of("run_w", event.ToolStarted, event.ToolStartedData{CallID: id, Name: "t", MessageID: "m", Executor: executor})
+	}
+	w.write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}),
+		started("run_f"), of("run_f", event.RunFailed, event.RunFailedData{Code: event.CodeModelError, Message: "x"}),
+		started("run_w"), call("ask", event.ByWorker), call("asked", event.ByWorker), call("mine", event.ByClient), call("given", event.ByClient))
+	for _, id := range []string{"ask", "asked"} {
+		w.write(of("run_w", event.ApprovalRequested, event.ApprovalRequestedData{CallID: id, ArgsSHA256: event.ArgsHash("")}))
+	}
+	w.write(of("run_w", event.ApprovalResolved, event.ApprovalResolvedData{CallID: "asked", Decision: event.Approved, By: "boss"}),
+		of("run_w", event.ToolCompleted, event.ToolCompletedData{CallID: "given", Name: "t", Content: []event.Part{event.TextPart("a")}}),
+		of("run_w", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Previous: event.Running}))
+	s.project("default", "ses_settle")
+}
+
+// TestSettlingIsDecidedByTheLog: what is settled already answers at once, and
+// what contradicts it is a conflict.
+func TestSettlingIsDecidedByTheLog(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.settling()
+	for _, c := range []struct {
+		url, body string
+		status    int
+	}{
+		{"approvals/asked", `{"decision":"approve"}`, 200},
+		{"approvals/asked", `{"decision":"deny"}`, 409},
+		{"approvals/ask", `{"decision":"maybe"}`, 400},
+		{"approvals/ask", `{"decision":"approve","args_sha256":"00"}`, 409},
+		{"approvals/mine", `{"decision":"approve"}`, 409},
+		{"approvals/none", `{"decision":"approve"}`, 404},
+		{"tools/given", `{"content":"a"}`, 200},
+		{"tools/given", `{"content":"b"}`, 409},
+		{"tools/ask", `{"content":"b"}`, 409},
+		{"tools/none", `{"content":"b"}`, 404},
+		{"steer", `{"input":"and this"}`, 202},
+		{"steer", `{}`, 400},
+		{"resume", ``, 409},
+		{"stop", `{"wait":7}`, 400},
+	} {
+		if resp := e.do("POST", "/v1/runs/run_w/"+c.url, c.body); resp.StatusCode != c.status {
+			t.Errorf("%s %s: status %d, want %d: %s", c.url, c.body, resp.StatusCode, c.status, wantStatus(t, resp, resp.StatusCode))
+		}
+	}
+	if resp := e.do("POST", "/v1/runs/run_f/steer", `{"input":"x"}`); resp.StatusCode != http.StatusConflict {
+		t.Errorf("steering a run that ended: %d", resp.StatusCode)
+	}
+	waiting, err := s.log.Inbox(t.Context(), s.scribe("default", "ses_settle").k)
+	if err != nil || len(waiting) != 1 || waiting[0].Kind != event.Steer || waiting[0].Messages[0].Parts[0].Text != "and this" {
+		t.Errorf("the inbox holds %+v, %v", waiting, err)
+	}
+}
+
+// TestResumingTwiceIsOneRun: the second request gets the first one's run.
+func TestResumingTwiceIsOneRun(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.settling()
+	type run struct {
+		RunID     string `json:"run_id"`
+		SessionID string `json:"session_id"`
+	}
+	first := as[run](t, wantStatus(t, e.do("POST", "/v1/runs/run_f/resume", ""), 202))
+	second := as[run](t, wantStatus(t, e.do("POST", "/v1/runs/run_f/resume", ""), 202))
+	if first != second || first.SessionID != "ses_settle" || first.RunID == "run_f" {
+		t.Errorf("resumed as %+v and %+v", first, second)
+	}
+}
