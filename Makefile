@@ -4,7 +4,6 @@
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 PKG ?= ./...
 FUZZTIME ?= 10s
-BENCH ?= .
 
 .PHONY: build test check bench fuzz tools servers services fmt up down
 
@@ -26,8 +25,9 @@ check: bin/golangci-lint
 fmt:
 	git ls-files '*.go' | xargs gofmt -w
 
-bench: servers
-	go test -run '^$$' -bench '$(BENCH)' -timeout 30m -p 1 $(PKG)
+# The figures of docs/benchmarks.md, in some two minutes. bench/run.sh compares with other servers.
+bench: build servers
+	cd bench && go run ./cmd/figures
 
 # Every fuzz target for FUZZTIME.
 fuzz:
