@@ -142,25 +142,25 @@ func silentTool(t *testing.T, p *production) {
 // A tool whose server dies in the middle of the call: the call fails visibly, the run goes on, the next call finds a
 // new server.
 func toolServerDies(t *testing.T, p *production) {
-	r := p.at[0].finish(t, request{Input: "die"})
+	r := p.at[0].finish(t, request{Agent: "doomed", Input: "die"})
 	if call := r.ToolCalls[0]; r.Status != event.Completed || call.Status != event.Failed || call.Outcome != event.OutcomeUnknown {
 		t.Errorf("the run is %s, the call %+v", r.Status, call)
 	}
 	p.ledger.once(t, r.RunID, "die")
 	checkLog(t, p.at[0], r.SessionID)
-	next := p.at[0].finish(t, request{SessionID: r.SessionID, Input: `count {"n":1}`})
+	next := p.at[0].finish(t, request{Agent: "doomed", SessionID: r.SessionID, Input: `count {"n":1}`})
 	if next.Text != "Counted to 1." {
 		t.Errorf("the next call: %+v", next)
 	}
 }
 
-// What is asked for and not built is refused, never ignored.
-func unsupported(t *testing.T, p *production) {
+// What nobody knows, and what is malformed, is refused with a code, never ignored.
+func wrongIsRefused(t *testing.T, p *production) {
 	for _, body := range []string{
-		`{"agent":"probe","input":"x","queue":"interrupt"}`, `{"agent":"probe","input":"x","queue":"steer"}`,
-		`{"agent":"probe","input":"x","on_disconnect":"cancel"}`, `{"agent":"probe","input":"x","webhook":{"url":"http://127.0.0.1:1"}}`,
+		`{"agent":"probe","input":"x","queue":"sideways"}`, `{"agent":"probe","input":"x","on_disconnect":"panic"}`, `{"agent":"probe"}`,
+		`{"agent":"probe","input":""}`, `{"agent":"probe","input":7}`, `{"agent":"probe","input":[{"type":"hologram"}]}`, `"x"`, ``,
 	} {
-		p.at[0].refused(t, http.StatusBadRequest, event.CodeUnsupported, http.MethodPost, "/v1/runs", body)
+		p.at[0].refused(t, http.StatusBadRequest, event.CodeBadRequest, http.MethodPost, "/v1/runs", body)
 	}
 	p.at[0].refused(t, http.StatusNotFound, event.CodeNotFound, http.MethodPost, "/v1/runs", `{"agent":"nobody","input":"x"}`)
 	p.at[0].refused(t, http.StatusBadRequest, event.CodeBadRequest, http.MethodPost, "/v1/runs", `{"agent":"probe","input":"x"`)

@@ -117,8 +117,9 @@ func workerPaused(t *testing.T, p *production) {
 
 	paused := time.Now()
 	p.worker[0].Pause()
-	talking.sees(t, event.RunRecovered, 1) // and goes on under the other worker when the zombie wakes up
-	counting.sees(t, event.RunRecovered, 1)
+	for _, v := range []*viewer{talking, counting, sleeping} {
+		v.sees(t, event.RunRecovered, 1) // and goes on under the other worker when the zombie wakes up
+	}
 	p.worker[0].Resume()
 
 	log, s := talking.completed(t, e)

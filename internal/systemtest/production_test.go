@@ -106,6 +106,23 @@ func (p *production) whole() {
 	}
 }
 
+// complaints shows what the servers were not content with, if the test has failed.
+func (p *production) complaints(t testing.TB) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	for name, s := range map[string]*server{"edge 0": p.edge[0], "edge 1": p.edge[1], "worker 0": p.worker[0], "worker 1": p.worker[1]} {
+		var list []string
+		for line := range strings.Lines(s.Log()) {
+			if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || strings.Contains(line, "handed over") {
+				list = append(list, line)
+			}
+		}
+		t.Logf("%s:\n%s", name, strings.Join(list[max(0, len(list)-40):], ""))
+	}
+}
+
 // TestProduction shares one installation among tests: first those that only use it, side by side, then, one after
 // the other, those that break something.
 func TestProduction(t *testing.T) {
@@ -114,14 +131,16 @@ func TestProduction(t *testing.T) {
 		for _, c := range calm {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
+				defer p.complaints(t)
 				c.test(t, p)
 			})
 		}
 	})
 	for _, c := range stormy {
 		t.Run(c.name, func(t *testing.T) {
+			defer p.whole()
+			defer p.complaints(t)
 			c.test(t, p)
-			p.whole()
 		})
 	}
 }
@@ -154,7 +173,7 @@ var calm = []productionTest{
 	{"RunsOfASessionQueueUp", runsQueueUp},
 	{"ARetriedStepLeavesOneText", retriedStep},
 	{"AToolServerDies", toolServerDies},
-	{"WhatIsNotBuiltIsRefused", unsupported},
+	{"WhatIsWrongIsRefused", wrongIsRefused},
 	{"ChatInOpenAIShape", chatOpenAI},
 	{"ChatGoesOn", chatGoesOn},
 	{"ChatInAnthropicShape", chatAnthropic},
