@@ -52,19 +52,6 @@ func New(t Type, data any) Event {
 	return Event{V: Version, Type: t, Data: Encode(data)}
 }
 
-// Decode reads one event from its JSON line. Unknown types and fields of data
-// are kept as they are.
-func Decode(line []byte) (Event, error) {
-	var e Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return Event{}, fmt.Errorf("decode event: %w", err)
-	}
-	if err := e.Validate(); err != nil {
-		return Event{}, fmt.Errorf("decode event: %w", err)
-	}
-	return e, nil
-}
-
 // Validate says what keeps an event from being stored or read.
 func (e Event) Validate() error {
 	switch {

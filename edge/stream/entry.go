@@ -83,7 +83,7 @@ func entries(f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
 	list := make([]*entry, 0, f.Last-f.First+1)
 	seq := f.First
 	for line := range f.Lines() {
-		e, err := event.Decode(line)
+		e, err := event.DecodeInPlace(line)
 		if err != nil || e.Seq != seq {
 			onBad(seq, err)
 			list = append(list, &entry{Event: event.Event{Seq: seq}, hidden: true})
