@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -37,10 +38,13 @@ func HashKey(secret string) KeyHash { return sha256.Sum256([]byte(secret)) }
 
 func (h KeyHash) String() string { return hex.EncodeToString(h[:]) }
 
+// tenantName is what every store takes as a part of its own names.
+var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
 // CreateKey makes a key and returns its secret, which nobody can read again.
 func (db *DB) CreateKey(ctx context.Context, tenant, name string, scopes []string) (secret string, _ Key, _ error) {
-	if err := event.CheckID("tenant", tenant); err != nil {
-		return "", Key{}, fmt.Errorf("create key: %w", err)
+	if !tenantName.MatchString(tenant) {
+		return "", Key{}, fmt.Errorf("create key: %q is no name of a tenant: use letters, digits, -, _ and ., at most 64, a letter or digit first", tenant)
 	}
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand aborts the process instead

@@ -5,12 +5,32 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/runlog-dev/runlog/artifacts"
 	"github.com/runlog-dev/runlog/event"
 )
 
 var errNoArtifacts = problem(http.StatusNotImplemented, event.CodeUnsupported, "this edge has no artifact store; set RUNLOG_ARTIFACTS_URL")
+
+// presigned is how long a client may take to follow a redirect to the store.
+const presigned = 5 * time.Minute
+
+// redirectArtifact sends the client to the store itself, so that the bytes do
+// not pass through the edge.
+func (s *Server) redirectArtifact(w http.ResponseWriter, r *http.Request, k artifacts.Key) error {
+	url, err := s.Artifacts.PresignGet(r.Context(), k, presigned)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return unsupported("redirect", "this store has no address of its own; leave redirect out")
+	}
+	if err != nil {
+		return artifactError(err, k.ID)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", url)
+	w.WriteHeader(http.StatusFound)
+	return nil
+}
 
 // getArtifact serves the bytes, with ranges; GET also matches HEAD.
 func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -23,6 +43,13 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c *call) er
 		return artifactError(err, id)
 	}
 	defer o.Close()
+	redirect, err := boolParam(r, "redirect", false)
+	if err != nil {
+		return err
+	}
+	if redirect {
+		return s.redirectArtifact(w, r, o.Info().Key)
+	}
 	return artifacts.Serve(w, r, o)
 }
 

@@ -81,3 +81,13 @@ func TestResumingTwiceIsOneRun(t *testing.T) {
 		t.Errorf("resumed as %+v and %+v", first, second)
 	}
 }
+
+// TestRedirectNeedsAStoreWithAnAddress: a directory has none, and says so.
+func TestRedirectNeedsAStoreWithAnAddress(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.store("art_1", "note.md", "# Note\n")
+	if p := as[problem](t, wantStatus(t, e.do("GET", "/artifacts/art_1?redirect=1", ""), 400)); p.Code != "unsupported" {
+		t.Errorf("%+v", p)
+	}
+}

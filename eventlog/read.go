@@ -106,9 +106,7 @@ type getRequest struct {
 // decide who owns a session or that something is not there. ErrNotFound if
 // there is none.
 func (l *Log) leaderGet(ctx context.Context, stream string, req getRequest) (stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	msg, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, event.Encode(req))
+	msg, err := l.askLeader(ctx, "$JS.API.STREAM.MSG.GET."+stream, event.Encode(req))
 	if err != nil {
 		return stored{}, unavailable(fmt.Errorf("read %s: %w", stream, err))
 	}
@@ -128,6 +126,25 @@ func (l *Log) leaderGet(ctx context.Context, stream string, req getRequest) (sto
 		return stored{}, fmt.Errorf("read %s: answer without a message", stream)
 	}
 	return *res.Message, nil
+}
+
+// A stream that has no leader answers nobody, so a read during an election is
+// asked again soon, for leaderTries times leaderTry at most.
+const (
+	leaderTry   = time.Second
+	leaderTries = 5
+)
+
+func (l *Log) askLeader(ctx context.Context, subject string, req []byte) (msg *nats.Msg, err error) {
+	for range leaderTries {
+		try, cancel := context.WithTimeout(ctx, leaderTry)
+		msg, err = l.nc.RequestWithContext(try, subject, req)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return msg, err
+		}
+	}
+	return nil, err
 }
 
 // leaderKV reads a key of a bucket from its leader; a deleted one is ErrNotFound.

@@ -26,6 +26,9 @@ type RunRef struct {
 	BodyHash  string     `json:"body_hash"`
 	Accepted  bool       `json:"accepted,omitempty"` // command and ticket are placed
 	Created   event.Time `json:"created"`
+	// Continues is the run that this id is another name for, as a client calls
+	// what follows After of it.
+	Continues string `json:"continues,omitempty"`
 
 	key      string
 	revision uint64
@@ -74,7 +77,7 @@ func (l *Log) reserve(ctx context.Context, key string, want RunRef) (RunRef, boo
 		err = ErrMismatch
 	}
 	if err != nil {
-		return RunRef{}, existed, fmt.Errorf("reserve run %s: %w", want.RunID, err)
+		return RunRef{}, existed, fmt.Errorf("reserve run: %w", err)
 	}
 	return ref, true, nil
 }

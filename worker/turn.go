@@ -191,7 +191,11 @@ func (t *turn) recover(run *event.Run) error {
 	if t.takeover && t.w.opts.Observe.Takeover != nil {
 		t.w.opts.Observe.Takeover()
 	}
-	return t.Append(agent.Recovered(t.fold, run)...)
+	reason := "handed_over"
+	if t.takeover {
+		reason = "worker_lost"
+	}
+	return t.Append(agent.Recovered(t.fold, run, reason)...)
 }
 
 // followOwner ends the turn as soon as somebody else's frame shows up in the log.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -63,20 +65,24 @@ func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
 	}
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
-	s.greet(ln.Addr().String())
+	s.greet(ln.Addr().String(), e)
 	return errors.Join(g.Wait(), st.close())
 }
 
-func (s *settings) greet(addr string) {
+func (s *settings) greet(addr string, e *ensemble) {
 	_, dir := s.agentFiles()
+	agent := slices.Min(slices.Collect(maps.Keys(e.agents)))
+	if e.agents["demo"] != nil {
+		agent = "demo"
+	}
 	fmt.Printf(`runlog is up on http://%[1]s
   data    %[2]s
   agents  %[3]s
 
 Try it:
-  curl -N -H 'Accept: text/event-stream' -d '{"agent":"demo","input":"Count to three and write it down."}' http://%[1]s/v1/runs
-  runlog run "Count to three and write it down."
+  curl -N -H 'Accept: text/event-stream' -d '{"agent":"%[4]s","input":"Count to three and write it down."}' http://%[1]s/v1/runs
+  runlog run --agent %[4]s "Count to three and write it down."
 
 Ctrl-C stops it; started again on the same data, unfinished runs go on.
-`, addr, s.data, dir)
+`, addr, s.data, dir, agent)
 }

@@ -84,9 +84,6 @@ func keysCommand(ctx context.Context, args []string) error {
 }
 
 func createKey(ctx context.Context, db *catalog.DB, tenant, name, scopes string) error {
-	if strings.HasPrefix(tenant, "~") {
-		return fmt.Errorf("%w: a tenant's name does not begin with ~", errUsage)
-	}
 	var list []string
 	if scopes != "" {
 		list = strings.Split(scopes, ",")

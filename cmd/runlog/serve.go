@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlog-dev/runlog/artifacts"
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/recorder"
@@ -104,7 +106,34 @@ func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, exc
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(gctx) })
 	g.Go(func() error { return r.Run(gctx) })
+	g.Go(func() error { s.sweep(gctx, st.artifacts); return nil })
 	return g.Wait()
+}
+
+// sweepEvery and abandoned: what a lost worker began to write is removed when
+// nobody can be writing it any more.
+const (
+	sweepEvery = time.Hour
+	abandoned  = 24 * time.Hour
+)
+
+// sweep removes abandoned artifacts now and then until ctx ends. Several
+// processes may do so.
+func (s *settings) sweep(ctx context.Context, store artifacts.Store) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if n, err := store.Sweep(ctx, abandoned); err != nil && ctx.Err() == nil {
+			s.log.Warn("abandoned artifacts stay", "err", err)
+		} else if n > 0 {
+			s.log.Info("abandoned artifacts removed", "count", n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // buildAgents loads all agents; those that are wrong are reported and left out.

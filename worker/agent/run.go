@@ -199,13 +199,13 @@ func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
 	return e
 }
 
-// Recovered are the events by which a new owner takes a run over: what the lost
-// worker's model was saying is taken back.
-func Recovered(view *event.Session, run *event.Run) []event.Event {
+// Recovered are the events by which a new owner takes a run over: what the last
+// one's model was saying is taken back, for a reason.
+func Recovered(view *event.Session, run *event.Run, reason string) []event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID}
 	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Seq})}
 	discard := func(messageID string) {
-		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: "worker_lost", Retry: 1}))
+		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: 1}))
 	}
 	for _, m := range view.Messages {
 		if m.RunID == run.RunID && m.Status == event.Streaming {
