@@ -50,7 +50,7 @@ func (s *Server) table() []route {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range s.table() {
+	for _, r := range append(s.table(), s.faces()...) {
 		mux.Handle(r.pattern, s.endpoint(r.handler, !r.open))
 	}
 	for pattern, what := range notBuilt {

@@ -57,6 +57,9 @@ func (s *Server) findRun(ctx context.Context, c *call, id string) (runPlace, err
 }
 
 func placeOf(tenant string, ref eventlog.RunRef) runPlace {
+	if ref.Continues != "" {
+		ref.RunID = ref.Continues
+	}
 	return runPlace{key: eventlog.Key{Tenant: tenant, Session: ref.SessionID}, runID: ref.RunID, traceID: ref.TraceID,
 		agent: ref.Agent, after: ref.After, since: ref.Created}
 }

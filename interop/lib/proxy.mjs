@@ -47,9 +47,16 @@ export class Proxy {
     return p
   }
 
+  // What still streams may end first: a client that gave up may not have hung up.
   async stop() {
-    for (const s of this.#sockets) s.destroy()
-    await new Promise((ok) => this.#server.close(ok))
+    const closed = new Promise((ok) => this.#server.close(ok))
+    const impatient = setTimeout(() => { for (const s of this.#sockets) s.destroy() }, 2000)
+    while (this.#sockets.size) {
+      this.#server.closeIdleConnections()
+      await new Promise((ok) => setTimeout(ok, 2))
+    }
+    clearTimeout(impatient)
+    await closed
   }
 
   #pass(method, ask, edge, res, after, { shred, reset }) {

@@ -225,5 +225,8 @@ func custom(_ Dialect, e event.Event) []dialect.Message {
 }
 
 func customOwn(_ Dialect, e event.Event, d event.CustomData) []dialect.Message {
+	if len(d.Value) == 0 {
+		d.Value = json.RawMessage("null") // clients refuse one without
+	}
 	return begin("CUSTOM", e).text("name", d.Name).raw("value", d.Value).alone()
 }

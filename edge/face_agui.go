@@ -1,0 +1,294 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect/agui"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+func (s *Server) aguiRoutes() []route {
+	return []route{{"POST /agui/{agent}", s.agui, false}}
+}
+
+// agui takes a run in AG-UI's form and streams it. A thread is a session. The
+// same threadId and runId again is the same run: with Last-Event-ID from there,
+// without from its start.
+func (s *Server) agui(w http.ResponseWriter, r *http.Request, c *call) error {
+	body, err := readBody(w, r, s.maxHistory())
+	if err != nil {
+		return err
+	}
+	in, err := readAGUI(body)
+	if err != nil {
+		return err
+	}
+	return s.aguiRun(w, r, c, r.PathValue("agent"), in)
+}
+
+// maxHistory bounds the body of a client that sends its whole conversation with
+// every request. Only what the session does not hold goes any further.
+func (s *Server) maxHistory() int64 { return 32 * s.opts.MaxBody }
+
+func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent string, in *aguiInput) error {
+	req, err := s.streamRequest(r, c, agui.Dialect{})
+	if err != nil {
+		return err
+	}
+	ref, place, err := s.aguiReserve(r, c, agent, in)
+	if err != nil {
+		return err
+	}
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	p := placeOf(c.who.Tenant, ref)
+	p.into(&req)
+	if _, ok := req.Dialect.(agui.Dialect); ok {
+		d := agui.Dialect{Run: p.runID, Old: in.old()}
+		if p.runID != ref.RunID {
+			d.As = ref.RunID
+		}
+		req.Dialect = d
+	}
+	req.Ends, req.Empty, req.Seen = parks, true, s.metrics.firsts(c.began)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := place(ctx); err != nil {
+		return err
+	}
+	s.nameRun(w, c, ref)
+	return s.serve(ctx, w, c, v, req)
+}
+
+// parks reports whether an event parks its run: a protocol whose runs cannot wait
+// ends its stream there.
+func parks(e event.Event) bool {
+	return e.Type == event.RunStatus && bytes.Contains(e.Data, []byte(`"expires_at"`))
+}
+
+// placed is what is left to do for a run that was accepted before.
+func placed(context.Context) error { return nil }
+
+// aguiReserve finds the run that a request is about, or makes its entry in the
+// runs index; place then has it executed.
+func (s *Server) aguiReserve(r *http.Request, c *call, agent string, in *aguiInput) (ref eventlog.RunRef, place func(context.Context) error, err error) {
+	ctx, tenant := r.Context(), c.who.Tenant
+	fold := event.NewSession(in.ThreadID)
+	if in.ThreadID != "" {
+		ref, err := s.knownRun(ctx, tenant, in)
+		if err == nil && ref.Accepted {
+			return ref, placed, nil
+		}
+		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+			return ref, nil, err
+		}
+		if fold, _, err = s.Log.Load(ctx, eventlog.Key{Tenant: tenant, Session: in.ThreadID}); err != nil {
+			return ref, nil, err
+		}
+	}
+	if run := fold.Run(in.RunID); run != nil { // the index has forgotten it
+		return refOf(fold, run), placed, nil
+	}
+	answers, err := in.answers(fold)
+	if err != nil {
+		return ref, nil, err
+	}
+	if len(answers) > 0 {
+		return s.aguiContinue(ctx, c, in, fold, answers)
+	}
+	sub, err := s.aguiSubmission(r, c, agent, in, fold)
+	if err != nil {
+		return ref, nil, err
+	}
+	ref, _, err = s.reserve(ctx, sub)
+	return ref, func(ctx context.Context) error { return s.place(ctx, sub, ref) }, err
+}
+
+// knownRun finds the run in the index; the id of a run in another thread is taken.
+func (s *Server) knownRun(ctx context.Context, tenant string, in *aguiInput) (eventlog.RunRef, error) {
+	if in.RunID == "" {
+		return eventlog.RunRef{}, eventlog.ErrNotFound
+	}
+	ref, err := s.Log.FindRun(ctx, tenant, in.RunID)
+	if err == nil && ref.SessionID != in.ThreadID {
+		return ref, problem(http.StatusConflict, event.CodeConflict, "the run id %q is that of a run in another thread; send a new runId", in.RunID)
+	}
+	return ref, err
+}
+
+func refOf(fold *event.Session, run *event.Run) eventlog.RunRef {
+	ref := eventlog.RunRef{RunID: run.RunID, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, Accepted: true}
+	if run.Book.First > 0 {
+		ref.After = run.Book.First - 1
+	}
+	return ref
+}
+
+// aguiSubmission is what is to be accepted of a request for a new run: the
+// messages that the session does not hold.
+func (s *Server) aguiSubmission(r *http.Request, c *call, agent string, in *aguiInput, fold *event.Session) (*submission, error) {
+	messages, err := in.unknown(fold)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) == 0 && len(fold.Messages) == 0 {
+		return nil, bad("messages", "messages is empty, and so is the thread: send a message")
+	}
+	config, err := in.config()
+	if err != nil {
+		return nil, err
+	}
+	req := runRequest{Agent: agent, SessionID: in.ThreadID, RunID: in.RunID, Config: config}
+	if err := req.refuse(); err != nil {
+		return nil, err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: config,
+		want: eventlog.RunRef{RunID: in.RunID, SessionID: in.ThreadID, Agent: agent, BodyHash: in.hash()}}
+	sub.traceparent, sub.want.TraceID = trace(r, "")
+	sub.idempotencyKey, err = idempotencyKey(r)
+	return sub, err
+}
+
+// hash tells requests for one run: who repeats it may have a longer history by
+// now.
+func (in *aguiInput) hash() string { return bodyHash("agui", []byte(in.ThreadID+"\n"+in.RunID)) }
+
+// aguiContinue gives a parked run what it waits for. For AG-UI that is a new run;
+// here its id is another name for the run that goes on.
+func (s *Server) aguiContinue(ctx context.Context, c *call, in *aguiInput, fold *event.Session, answers []event.Command) (eventlog.RunRef, func(context.Context) error, error) {
+	run := fold.Parked()
+	id := in.RunID
+	if id == "" {
+		id = event.NewID("run")
+	}
+	want := eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, CommandID: id + ".continue",
+		After: fold.Seq, BodyHash: in.hash(), Created: event.At(time.Now()), Continues: run.RunID}
+	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", want)
+	if err != nil {
+		return ref, nil, err
+	}
+	return ref, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }, nil
+}
+
+// answer submits commands about a run and has them taken. Repeated, they have
+// the same ids.
+func (s *Server) answer(ctx context.Context, c *call, ref eventlog.RunRef, answers []event.Command) error {
+	k := eventlog.Key{Tenant: c.who.Tenant, Session: ref.SessionID}
+	for _, cmd := range answers {
+		cmd.CommandID = ref.RunID + "." + cmd.CommandID
+		cmd.SessionID, cmd.RunID, cmd.TraceID = ref.SessionID, ref.Continues, ref.TraceID
+		cmd.By, cmd.Time = caller(c), ref.Created
+		if err := s.Log.Submit(ctx, k, cmd); err != nil {
+			return err
+		}
+	}
+	if err := s.Log.Wake(ctx, k); err != nil {
+		return err
+	}
+	return s.Log.Accept(ctx, ref)
+}
+
+// answers are commands for what the thread's run waits for, if the request brings
+// any: decisions in resume, results in messages of the role tool.
+func (in *aguiInput) answers(fold *event.Session) ([]event.Command, error) {
+	run := fold.Parked()
+	if run == nil {
+		if len(in.Resume) > 0 {
+			return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this thread waits for an answer: it was given already, or its time is over")
+		}
+		return nil, nil
+	}
+	list, err := in.decisions(fold, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range in.Messages {
+		if t := fold.Call(m.ToolCallID); m.Role == "tool" && t != nil && t.RunID == run.RunID && t.Executor == event.ByClient && !t.Done() {
+			content, err := m.content()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: orText(content.parts), Failed: m.Error != ""})
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return in.steered(fold, list)
+}
+
+// steered adds what else the client says along with its answers.
+func (in *aguiInput) steered(fold *event.Session, list []event.Command) ([]event.Command, error) {
+	unknown, err := in.unknown(fold)
+	if err != nil {
+		return nil, err
+	}
+	var said []event.InputMessage
+	for _, m := range unknown {
+		if m.Role == event.RoleUser {
+			said = append(said, m.InputMessage)
+		}
+	}
+	if len(said) > 0 {
+		list = slices.Insert(list, 0, event.Command{CommandID: "steer", Kind: event.Steer, Messages: said})
+	}
+	return list, nil
+}
+
+// decisions answers all approvals that the run waits for, or none.
+func (in *aguiInput) decisions(fold *event.Session, run *event.Run) ([]event.Command, error) {
+	if len(in.Resume) == 0 {
+		return nil, nil
+	}
+	var list []event.Command
+	var missing []string
+	for _, a := range fold.Approvals {
+		if a.RunID != run.RunID {
+			continue
+		}
+		i := slices.IndexFunc(in.Resume, func(r aguiResume) bool { return r.InterruptID == a.CallID })
+		if i < 0 {
+			missing = append(missing, a.CallID)
+			continue
+		}
+		cmd := in.Resume[i].decision()
+		cmd.CallID, cmd.ArgsSHA256 = a.CallID, a.ArgsSHA256
+		cmd.CommandID = a.CallID + "." + string(cmd.Kind)
+		list = append(list, cmd)
+	}
+	switch {
+	case len(list) < len(in.Resume):
+		return nil, problem(http.StatusConflict, event.CodeConflict, "resume answers interrupts that this thread does not wait for")
+	case len(missing) > 0:
+		return nil, problem(http.StatusConflict, event.CodeConflict, "resume has to answer all interrupts; missing: %s", strings.Join(missing, ", "))
+	}
+	return list, nil
+}
+
+// decision: a resolved interrupt is an approval, unless its payload says that it
+// is not.
+func (r aguiResume) decision() event.Command {
+	var payload struct {
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	}
+	_ = json.Unmarshal(r.Payload, &payload) // any payload approves
+	if r.Status == "cancelled" || payload.Approved != nil && !*payload.Approved {
+		return event.Command{Kind: event.Deny, Reason: payload.Reason}
+	}
+	return event.Command{Kind: event.Approve, Reason: payload.Reason}
+}
