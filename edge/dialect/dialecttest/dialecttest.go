@@ -95,7 +95,7 @@ func encodeOne(t testing.TB, d dialect.Dialect, e event.Event, line []byte, fold
 	if !slices.EqualFunc(first, again, func(a, b dialect.Message) bool {
 		return a.Event == b.Event && a.Bare == b.Bare && bytes.Equal(a.Data, b.Data)
 	}) {
-		t.Errorf("event %d (%s) encodes to different messages: %s / %s", e.Seq, e.Type, first, again)
+		t.Errorf("event %d (%s) encodes to different messages: %q / %q", e.Seq, e.Type, first, again)
 	}
 	if string(fold.Encode()) != state {
 		t.Errorf("encoding event %d (%s) changed the session", e.Seq, e.Type)
