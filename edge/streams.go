@@ -68,6 +68,9 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 	if req.Audience, err = audience(q.Get("include"), c); err != nil {
 		return req, err
 	}
+	if req.Catchup, err = catchup(q.Get("catchup")); err != nil {
+		return req, err
+	}
 	if req.After, err = stream.ParsePosition(cursor(r)); err != nil {
 		return req, err
 	}
@@ -136,6 +139,14 @@ func audience(include string, c *call) (dialect.Audience, error) {
 		return dialect.Client, problem(http.StatusForbidden, event.CodeForbidden, "include=internal needs a key with the scope %s", auth.Audit)
 	}
 	return dialect.Auditor, nil
+}
+
+func catchup(name string) (stream.Catchup, error) {
+	c := stream.Catchup(name)
+	if name != "" && !slices.Contains(stream.Catchups, c) {
+		return c, bad("catchup", "catchup=%s is not known; use events, merged or snapshot", name)
+	}
+	return c, nil
 }
 
 func boolParam(r *http.Request, name string, def bool) (bool, error) {

@@ -14,6 +14,14 @@ type Folding interface {
 	EventAfter(before *event.Session, e event.Event, line []byte, to Audience) []Message
 }
 
+// A Closing dialect may hand on closers (message.completed, reasoning.completed,
+// tool.args) without the deltas before them: its clients take the content from
+// the closer, whether or not they have seen deltas.
+type Closing interface {
+	Dialect
+	ClosersSayAll() bool
+}
+
 // A Lossy dialect says which types of event it has no word for, and why. What is
 // not listed is told: a test holds each dialect to it, so that a new type is
 // decided about.
@@ -32,4 +40,25 @@ func Encode(d Dialect, e event.Event, line []byte, to Audience, before func() (*
 		return nil, err
 	}
 	return f.EventAfter(s, e, line, to), nil
+}
+
+// A Following dialect needs to know what it has said of a run before: how many
+// items there are, which of them are open. Its messages depend on the log up to
+// the event, and on nothing else, so that they are the same on every edge; but
+// each viewer is encoded for from the run's first event on, whatever its
+// position: what it has is left out. It is for protocols whose clients begin
+// anew when they come back, or that number their items.
+type Following interface {
+	Dialect
+	// Begin returns what encodes for one viewer.
+	Begin() Encoder
+}
+
+// An Encoder takes the events of a log one after the other. It belongs to one
+// goroutine.
+type Encoder interface {
+	// Next encodes the event that follows; see Dialect.Event.
+	Next(e event.Event, line []byte, to Audience) []Message
+	// Snapshot takes the place of everything before; see Dialect.Snapshot.
+	Snapshot(kind Kind, s *event.Session, to Audience) []Message
 }

@@ -19,6 +19,9 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (done boo
 			return false, err
 		}
 		if v.over {
+			if err := v.settle(out); err != nil {
+				return false, err
+			}
 			v.caughtUp()
 			return true, v.flush(out)
 		}
@@ -32,6 +35,17 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (done boo
 // showOne sends one event and makes it the viewer's position.
 func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 	mine := v.req.RunID == "" || e.RunID == v.req.RunID
+	if mine && out != nil && v.replaying {
+		taken, shown, err := v.gather(ctx, out, e)
+		if err != nil {
+			return err
+		}
+		if e = shown; taken {
+			v.at = Position{Seq: e.Seq}
+			v.note(e)
+			return nil
+		}
+	}
 	var messages [][]byte
 	if mine && out != nil {
 		var err error
@@ -40,6 +54,9 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 		}
 	}
 	sub := v.at.Sub
+	if v.encoder != nil {
+		messages = v.unseen(e.Seq, messages)
+	}
 	v.at = Position{Seq: e.Seq}
 	if mine {
 		v.note(e)
@@ -54,6 +71,17 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 		sub = 0
 	}
 	return v.send(out, e, messages[sub:])
+}
+
+// unseen leaves out the messages of an event that the client has.
+func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
+	switch {
+	case seq <= v.has.Seq:
+		return nil
+	case seq == v.has.Seq+1:
+		return messages[min(v.has.Sub, len(messages)):]
+	}
+	return messages
 }
 
 func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
@@ -112,6 +140,9 @@ func (v *Viewer) moveCursor(out *output) error {
 	if v.hidden == 0 {
 		return nil
 	}
+	if err := v.settle(out); err != nil {
+		return err
+	}
 	v.hidden = 0
 	return v.append(out, v.at.String(), v.req.Dialect.Moved(v.at.Seq))
 }
@@ -131,7 +162,11 @@ func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 		return nil
 	}
 	v.first = nil
-	list := v.req.Dialect.Snapshot(kind, s, v.req.Audience)
+	snapshot := v.req.Dialect.Snapshot
+	if v.encoder != nil {
+		snapshot = v.encoder.Snapshot
+	}
+	list := snapshot(kind, s, v.req.Audience)
 	if len(list) == 0 {
 		return nil
 	}

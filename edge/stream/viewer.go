@@ -20,6 +20,7 @@ type Request struct {
 	Begins    event.Seq // the run's events come after this one, as far as is known
 	Since     time.Time // when the run was accepted, for heartbeats before it starts
 	Snapshot  bool      // begin with a snapshot instead of After
+	Catchup   Catchup   // how what was missed is told; empty: Events
 	NoFollow  bool      // end at the head that the log has now
 	Audience  dialect.Audience
 	Dialect   dialect.Dialect
@@ -52,6 +53,11 @@ type Viewer struct {
 	view  view
 	topic *topic
 
+	// Of a dialect that follows its run: what encodes, and how much of what it
+	// says the client has.
+	encoder dialect.Encoder
+	has     Position
+
 	at     Position
 	page   eventlog.Head // the frame at.Seq ends, if it was read from the log
 	until  event.Seq     // with NoFollow: end here
@@ -59,6 +65,9 @@ type Viewer struct {
 	ahead  []*entry // read while preparing, to be shown first
 	over   bool     // the run has ended before what is shown
 	hidden int      // events passed since the client's cursor moved
+
+	replaying bool // what is shown was missed and may be merged
+	pending   *pending
 
 	status  event.Status // of the run, as far as it was shown
 	started time.Time
@@ -79,8 +88,12 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 		return nil, err
 	}
 	v := &Viewer{hub: h, req: r, topic: t, at: r.After, view: view{r.Dialect, r.Transport, r.Audience}}
+	v.replaying = r.Catchup.merges()
 	if r.Begins > v.at.Seq {
 		v.at = Position{Seq: r.Begins}
+	}
+	if f, ok := r.Dialect.(dialect.Following); ok {
+		v.encoder, v.has, v.at = f.Begin(), r.After, Position{Seq: r.Begins}
 	}
 	return v, nil
 }
@@ -101,11 +114,13 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 	if v.req.NoFollow {
 		v.until = head.Seq
 	}
-	if v.req.RunID == "" || v.req.After.Seq == 0 {
-		return false, nil
+	if v.req.RunID != "" && v.req.After.Seq > 0 {
+		if over, err = v.isOver(ctx, head); over && v.req.Empty {
+			v.over, over = true, false
+		}
 	}
-	if over, err = v.isOver(ctx, head); over && v.req.Empty {
-		v.over, over = true, false
+	if err == nil && !over && !v.over && v.req.Catchup == ToSnapshot {
+		err = v.orSnapshot(ctx, head)
 	}
 	return over, err
 }
@@ -203,16 +218,23 @@ func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done 
 		clear(o.entries) // a silent viewer keeps nothing
 		return done, err
 	}
+	if !o.behind {
+		if err := v.settle(out); err != nil {
+			return false, err
+		}
+	}
 	if err := v.flush(out); err != nil {
 		return false, err
 	}
 	switch {
 	case o.behind:
+		v.replaying = v.req.Catchup.merges()
 		return v.catchUp(ctx, out, o.head, tick)
 	case o.broken:
 		return false, v.rejoin(ctx, out, tick)
 	}
 	v.caughtUp()
+	v.replaying = false
 	return false, v.wait(ctx, out, o.news, tick)
 }
 
@@ -220,6 +242,9 @@ func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done 
 func (v *Viewer) finish(out *output) error {
 	if out == nil {
 		return nil
+	}
+	if err := v.settle(out); err != nil {
+		return err
 	}
 	if err := v.moveCursor(out); err != nil {
 		return err
@@ -301,6 +326,7 @@ func (v *Viewer) reset(ctx context.Context, out *output, tick *time.Timer) error
 	if fn := v.hub.opts.Observe.Reset; fn != nil {
 		fn()
 	}
+	v.pending = nil // it is in the fold
 	if out == nil {
 		return nil
 	}
@@ -338,6 +364,9 @@ func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, ti
 const pause = 250 * time.Millisecond
 
 func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
+	if err := v.settle(out); err != nil {
+		return err
+	}
 	again := make(chan struct{})
 	timer := time.AfterFunc(pause, func() { close(again) })
 	defer timer.Stop()

@@ -29,6 +29,9 @@ func (Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialect.
 	return []dialect.Message{{Event: string(e.Type), Data: line}}
 }
 
+// ClosersSayAll: a fold takes the content from the closer.
+func (Dialect) ClosersSayAll() bool { return true }
+
 // public leaves internal parts out of a completed message.
 func public(e event.Event, line []byte) []byte {
 	if e.Type != event.MessageCompleted || !bytes.Contains(e.Data, []byte(`"internal":true`)) {

@@ -1,0 +1,172 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Catchup says how a client is told what it missed. Whatever comes live is told
+// event by event.
+type Catchup string
+
+const (
+	// Events is the default: each event as it was stored.
+	Events Catchup = "events"
+	// Merged makes one event of adjacent deltas of one message, reasoning or
+	// call: with the seq of the last and first_seq of the first. In dialects
+	// whose closers say all, a closer that follows stands for its deltas too.
+	Merged Catchup = "merged"
+	// ToSnapshot is Merged, or a snapshot and what follows it where that is smaller.
+	ToSnapshot Catchup = "snapshot"
+)
+
+// Catchups are those that clients may ask for.
+var Catchups = []Catchup{Events, Merged, ToSnapshot}
+
+func (c Catchup) merges() bool { return c == Merged || c == ToSnapshot }
+
+// growths are the types of delta with what closes them.
+var growths = map[event.Type]event.Type{
+	event.TextDelta:      event.MessageCompleted,
+	event.ReasoningDelta: event.ReasoningCompleted,
+	event.ToolArgsDelta:  event.ToolArgs,
+}
+
+// A delta is what is added to a message, a reasoning or a call.
+type delta struct {
+	MessageID   string `json:"message_id"`
+	ReasoningID string `json:"reasoning_id"`
+	CallID      string `json:"call_id"`
+	Delta       string `json:"delta"`
+}
+
+// of is the id of what grows: each type has but one.
+func (d delta) of() string { return d.MessageID + d.ReasoningID + d.CallID }
+
+// A pending is adjacent deltas that are not sent yet.
+type pending struct {
+	first *entry
+	last  event.Event
+	of    string
+	text  []byte
+	whole bool // the dialect's closers say all that deltas say
+}
+
+func (p *pending) takes(e *entry, d delta, limit int) bool {
+	return e.Type == p.last.Type && d.of() == p.of && e.RunID == p.last.RunID && e.Internal == p.last.Internal &&
+		e.Agent == p.last.Agent && len(p.text)+len(d.Delta) <= limit
+}
+
+// gather keeps a delta back, to be sent with those that follow it: then it is
+// taken. Else shown is to be sent now: e itself, or e in the place of the deltas
+// that it closes.
+func (v *Viewer) gather(ctx context.Context, out *output, e *entry) (taken bool, shown *entry, err error) {
+	if v.at.Sub > 0 || e.hidden {
+		return false, e, nil
+	}
+	d, grows := growth(e)
+	if p := v.pending; p != nil {
+		if grows && p.takes(e, d, v.hub.opts.PageBytes) {
+			p.last, p.text, v.hidden = e.Event, append(p.text, d.Delta...), 0
+			return true, e, nil
+		}
+		messages, err := v.wire(ctx, e)
+		if err != nil || len(messages) == 0 {
+			return false, e, err
+		}
+		if closer := p.closedBy(e, v.view); closer != nil {
+			v.pending = nil
+			return false, closer, nil
+		}
+		if err := v.settle(out); err != nil {
+			return false, e, err
+		}
+	}
+	if !grows || !v.single(e) {
+		return false, e, nil
+	}
+	c, ok := v.view.dialect.(dialect.Closing)
+	v.pending = &pending{first: e, last: e.Event, of: d.of(), text: []byte(d.Delta), whole: ok && c.ClosersSayAll()}
+	v.hidden = 0
+	return true, e, nil
+}
+
+func growth(e *entry) (d delta, ok bool) {
+	if growths[e.Type] == "" || json.Unmarshal(e.Data, &d) != nil {
+		return d, false
+	}
+	return d, true
+}
+
+// single: the event is one message of the view, so that a cut cannot come inside.
+func (v *Viewer) single(e *entry) bool {
+	if f, ok := v.view.dialect.(dialect.Folding); ok && f.Folds(e.Event) {
+		return false
+	}
+	return len(e.wire(v.view)) == 1
+}
+
+// settle sends what was gathered.
+func (v *Viewer) settle(out *output) error {
+	p := v.pending
+	if p == nil {
+		return nil
+	}
+	v.pending = nil
+	e, hidden := p.entry(), v.hidden
+	err := v.send(out, e, e.wire(v.view))
+	v.hidden = hidden // those after the deltas
+	return err
+}
+
+// entry is the one event in the place of all.
+func (p *pending) entry() *entry {
+	if p.first.Seq == p.last.Seq {
+		return p.first
+	}
+	e := p.last
+	switch text := string(p.text); e.Type {
+	case event.TextDelta:
+		e.Data = event.Encode(event.TextDeltaData{MessageID: p.of, Delta: text})
+	case event.ReasoningDelta:
+		e.Data = event.Encode(event.ReasoningDeltaData{ReasoningID: p.of, Delta: text})
+	default:
+		e.Data = event.Encode(event.ToolArgsDeltaData{CallID: p.of, Delta: text})
+	}
+	return &entry{Event: e, line: firstSeq(e, nil, p.first.Seq)}
+}
+
+// closedBy returns e with the first seq of the deltas if it closes what they are
+// of and its readers see all of it, else nil.
+func (p *pending) closedBy(e *entry, v view) *entry {
+	if !p.whole || e.Type != growths[p.last.Type] || e.RunID != p.last.RunID || e.Internal != p.last.Internal {
+		return nil
+	}
+	var d delta
+	if json.Unmarshal(e.Data, &d) != nil || d.of() != p.of {
+		return nil
+	}
+	closer := &entry{Event: e.Event, line: firstSeq(e.Event, e.line, p.first.Seq)}
+	list := v.dialect.Event(closer.Event, closer.line, v.audience)
+	if len(list) != 1 || !bytes.Equal(list[0].Data, closer.line) {
+		return nil // told in other words, without first_seq
+	}
+	return closer
+}
+
+// firstSeq is an event's line with the member first_seq after seq. Without a
+// line it is encoded.
+func firstSeq(e event.Event, line []byte, first event.Seq) []byte {
+	head := `{"v":` + strconv.Itoa(e.V) + `,"seq":` + e.Seq.String()
+	if !bytes.HasPrefix(line, []byte(head+",")) {
+		line = bytes.TrimSuffix(e.AppendLine(nil), []byte("\n"))
+	}
+	b := make([]byte, 0, len(line)+32)
+	b = append(append(append(b, head...), `,"first_seq":`...), first.String()...)
+	return append(b, line[len(head):]...)
+}
