@@ -26,6 +26,9 @@ type lateFold struct {
 // wire returns the entry's messages in the viewer's view; where the dialect needs
 // the session before the event it is read, once for all viewers of the view.
 func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
+	if v.encoder != nil && !e.hidden {
+		return e.frame(v.view, v.encoder.Next(e.Event, e.line, v.view.audience)), nil
+	}
 	d, ok := v.view.dialect.(dialect.Folding)
 	if !ok || e.hidden || !d.Folds(e.Event) {
 		return e.wire(v.view), nil

@@ -94,6 +94,7 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	}
 	if f, ok := r.Dialect.(dialect.Following); ok {
 		v.encoder, v.has, v.at = f.Begin(), r.After, Position{Seq: r.Begins}
+		v.req.Catchup, v.replaying = "", false
 	}
 	return v, nil
 }
@@ -115,7 +116,13 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 		v.until = head.Seq
 	}
 	if v.req.RunID != "" && v.req.After.Seq > 0 {
-		if over, err = v.isOver(ctx, head); over && v.req.Empty {
+		at := v.at
+		if v.encoder != nil && v.has.Seq > at.Seq {
+			v.at = v.has
+		}
+		over, err = v.isOver(ctx, head)
+		v.at = at
+		if over && v.req.Empty {
 			v.over, over = true, false
 		}
 	}

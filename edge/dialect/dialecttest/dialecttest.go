@@ -66,13 +66,18 @@ func Encode(t testing.TB, d dialect.Dialect, log []event.Event, mine func(event.
 	t.Helper()
 	var all []Sent
 	fold := event.NewSession(log[0].SessionID)
+	follows, again := begin(d), begin(d)
 	for _, e := range log {
 		line := bytes.TrimSuffix(e.AppendLine(nil), []byte("\n"))
 		stored, err := event.Decode(line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mine == nil || mine(stored) {
+		switch {
+		case mine != nil && !mine(stored):
+		case follows != nil:
+			all = append(all, encodeNext(t, follows, again, stored, line)...)
+		default:
 			all = append(all, encodeOne(t, d, stored, line, fold)...)
 		}
 		if err := fold.Apply(stored); err != nil {
@@ -95,13 +100,41 @@ func encodeOne(t testing.TB, d dialect.Dialect, e event.Event, line []byte, fold
 	if !slices.EqualFunc(first, again, func(a, b dialect.Message) bool {
 		return a.Event == b.Event && a.Bare == b.Bare && bytes.Equal(a.Data, b.Data)
 	}) {
-		t.Errorf("event %d (%s) encodes to different messages: %q / %q", e.Seq, e.Type, first, again)
+		t.Errorf("event %d (%s) encodes to different messages: %+v / %+v", e.Seq, e.Type, first, again)
 	}
 	if string(fold.Encode()) != state {
 		t.Errorf("encoding event %d (%s) changed the session", e.Seq, e.Type)
 	}
-	list := make([]Sent, len(first))
-	for i, m := range first {
+	return sent(e, first)
+}
+
+func begin(d dialect.Dialect) dialect.Encoder {
+	if f, ok := d.(dialect.Following); ok {
+		return f.Begin()
+	}
+	return nil
+}
+
+// encodeNext encodes an event with two encoders that have seen the same.
+func encodeNext(t testing.TB, one, other dialect.Encoder, e event.Event, line []byte) []Sent {
+	t.Helper()
+	first := one.Next(e, line, dialect.Client)
+	equal(t, e, first, other.Next(e, line, dialect.Client))
+	return sent(e, first)
+}
+
+func equal(t testing.TB, e event.Event, one, other []dialect.Message) {
+	t.Helper()
+	if !slices.EqualFunc(one, other, func(a, b dialect.Message) bool {
+		return a.Event == b.Event && a.Bare == b.Bare && bytes.Equal(a.Data, b.Data)
+	}) {
+		t.Errorf("event %d (%s) encodes to different messages: %v / %v", e.Seq, e.Type, one, other)
+	}
+}
+
+func sent(e event.Event, messages []dialect.Message) []Sent {
+	list := make([]Sent, len(messages))
+	for i, m := range messages {
 		list[i] = Sent{ID: fmt.Sprintf("%d.%d", e.Seq, i), Message: m, Of: e}
 	}
 	if n := len(list); n > 0 {
