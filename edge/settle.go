@@ -229,44 +229,55 @@ func (s *Server) stopRun(w http.ResponseWriter, r *http.Request, c *call) error 
 }
 
 type resumeRequest struct {
-	RunID  string           `json:"run_id"`
-	Config *event.RunConfig `json:"config"`
+	RunID  string           `json:"run_id,omitempty"`
+	Config *event.RunConfig `json:"config,omitempty"`
 }
 
 // resumeRun starts a run that goes on where another one failed or was stopped:
 // same session, agent and trace, no new message. Resuming a run twice is one run.
 func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	raw, err := readBody(w, r, s.opts.MaxBody)
-	if err != nil {
-		return err
-	}
 	var body resumeRequest
-	if err := decode(raw, &body); err != nil {
+	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	sub, err := s.resuming(r, c, r.PathValue("run"), body)
 	if err != nil {
 		return err
 	}
-	st, _, err := s.state(r.Context(), p)
-	if err != nil {
-		return err
-	}
-	if !resumable(st) {
-		return problem(http.StatusConflict, event.CodeConflict, "a run that is %s cannot be resumed: only one that failed, was cancelled or stopped", st.Status)
-	}
-	req := runRequest{Agent: st.Agent, SessionID: p.key.Session, RunID: body.RunID, TraceID: p.traceID, Config: body.Config}
-	if err := req.refuse(); err != nil {
-		return err
-	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), config: body.Config, resumes: p.runID,
-		idempotencyKey: "resume/" + p.runID,
-		want:           eventlog.RunRef{RunID: body.RunID, SessionID: p.key.Session, TraceID: p.traceID, Agent: st.Agent, BodyHash: bodyHash(r.URL.Path, raw)}}
-	sub.traceparent, _ = trace(r, p.traceID)
 	if streams(r) {
 		return s.runStream(w, r, c, sub, native.Dialect{})
 	}
 	return s.runAnswer(w, r, c, sub, 0)
+}
+
+// resuming checks that a run can be resumed, and makes what is to be accepted.
+func (s *Server) resuming(r *http.Request, c *call, runID string, body resumeRequest) (*submission, error) {
+	p, err := s.findRun(r.Context(), c, runID)
+	if err != nil {
+		return nil, err
+	}
+	st, _, err := s.state(r.Context(), p)
+	if err != nil {
+		return nil, err
+	}
+	if !resumable(st) {
+		return nil, problem(http.StatusConflict, event.CodeConflict, "a run that is %s cannot be resumed: only one that failed, was cancelled or stopped", st.Status)
+	}
+	req := runRequest{Agent: st.Agent, SessionID: p.key.Session, RunID: body.RunID, TraceID: p.traceID, Config: body.Config}
+	if err := req.refuse(); err != nil {
+		return nil, err
+	}
+	sub := s.resumption(c, p, st.Agent, body)
+	sub.traceparent, _ = trace(r, p.traceID)
+	return sub, nil
+}
+
+// resumption is a run that goes on from another one. Asked for twice, it is one.
+func (s *Server) resumption(c *call, p runPlace, agent string, body resumeRequest) *submission {
+	return &submission{tenant: c.who.Tenant, by: caller(c), config: body.Config, resumes: p.runID,
+		idempotencyKey: "resume/" + p.runID,
+		want: eventlog.RunRef{RunID: body.RunID, SessionID: p.key.Session, TraceID: p.traceID, Agent: agent,
+			BodyHash: bodyHash("resume/"+p.runID, event.Encode(body))}}
 }
 
 func resumable(st runState) bool {

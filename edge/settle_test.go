@@ -6,6 +6,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // settling writes a session with a run that waits for an approval and for its
@@ -26,6 +27,11 @@ func (s *site) settling() {
 		of("run_w", event.ToolCompleted, event.ToolCompletedData{CallID: "given", Name: "t", Content: []event.Part{event.TextPart("a")}}),
 		of("run_w", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Previous: event.Running}))
 	s.project("default", "ses_settle")
+	for _, id := range []string{"run_f", "run_w"} {
+		if err := s.log.Bury(s.t.Context(), "default", eventlog.DeadLetter{RunID: id, SessionID: "ses_settle", Agent: "demo", Reason: "x", Claims: 4}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // TestSettlingIsDecidedByTheLog: what is settled already answers at once, and
@@ -89,5 +95,26 @@ func TestRedirectNeedsAStoreWithAnAddress(t *testing.T) {
 	s.store("art_1", "note.md", "# Note\n")
 	if p := as[problem](t, wantStatus(t, e.do("GET", "/artifacts/art_1?redirect=1", ""), 400)); p.Code != "unsupported" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestDeadLettersAreRedrivenOrDropped: whichever, they leave the list; another
+// tenant's never shows.
+func TestDeadLettersAreRedrivenOrDropped(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.settling()
+	if err := s.log.Bury(t.Context(), "other", eventlog.DeadLetter{RunID: "theirs"}); err != nil {
+		t.Fatal(err)
+	}
+	e.get(404, "/v1/dlq/theirs")
+	wantStatus(t, e.do("POST", "/v1/dlq/run_f/redrive", ""), 202)
+	wantStatus(t, e.do("DELETE", "/v1/dlq/run_w", ""), 204)
+	if got := string(e.get(200, "/v1/dlq")); got != `{"dead_letters":[]}`+"\n" {
+		t.Errorf("the list is %s", got)
+	}
+	waiting, err := s.log.Inbox(t.Context(), eventlog.Key{Tenant: "default", Session: "ses_settle"})
+	if err != nil || len(waiting) != 1 || waiting[0].Resumes != "run_f" {
+		t.Errorf("the inbox holds %+v, %v", waiting, err)
 	}
 }

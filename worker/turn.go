@@ -277,7 +277,7 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	view := t.View()
 	run := view.Run(runID)
 	if t.fold.Book.Claims >= poisoned {
-		return t.fail(ctx, run, event.CodePoisoned, fmt.Sprintf("%d workers in a row were lost with this run", t.fold.Book.Claims-1))
+		return t.bury(ctx, run)
 	}
 	a := t.w.agents[run.Agent]
 	if a == nil {
@@ -345,6 +345,18 @@ func (t *turn) observe(e event.Event) {
 		}
 		t.startedAt = time.Time{}
 	}
+}
+
+// bury gives up a run that brings its workers down, and puts it on the list of
+// dead letters.
+func (t *turn) bury(ctx context.Context, run *event.Run) error {
+	lost := t.fold.Book.Claims - 1
+	d := eventlog.DeadLetter{RunID: run.RunID, SessionID: t.key.Session, TraceID: run.TraceID, Agent: run.Agent, Claims: lost,
+		Reason: fmt.Sprintf("%d workers in a row were lost with this run", lost), Time: event.At(time.Now())}
+	if err := t.w.log.Bury(ctx, t.key.Tenant, d); err != nil {
+		return err
+	}
+	return t.fail(ctx, run, event.CodePoisoned, d.Reason)
 }
 
 // fail ends a run that cannot go on.

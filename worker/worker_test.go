@@ -712,4 +712,8 @@ func TestARunThatKillsItsWorkersIsFailed(t *testing.T) {
 	if _, run := b.ended("run_1"); run.Status != event.Failed || run.Error.Code != event.CodePoisoned {
 		t.Errorf("run is %+v", run)
 	}
+	list, err := b.log.DeadLetters(t.Context(), key.Tenant)
+	if err != nil || len(list) != 1 || list[0].RunID != "run_1" || list[0].Claims != poisoned-1 {
+		t.Errorf("dead letters are %+v, %v", list, err)
+	}
 }

@@ -165,6 +165,9 @@ func (c *Client) callOnce(ctx context.Context, edge string, r request, out any) 
 		return err
 	}
 	defer resp.Body.Close()
+	if out == nil && resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
 	if err := wantType(resp, "application/json"); err != nil {
 		return err
 	}

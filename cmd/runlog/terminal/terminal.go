@@ -54,6 +54,12 @@ var Commands = []Command{
 	{"runs", "[--status S] [--agent NAME] [--trace ID] [--limit N]", "list runs, latest first", runsCommand},
 	{"trace", "TRACE [--deltas]", "show the events of every run under a trace, with timings", traceCommand},
 	{"cancel", "RUN [--reason TEXT] [--wait]", "cancel a run", cancelCommand},
+	{"stop", "RUN [--reason TEXT] [--wait]", "end a run after its current step", stopCommand},
+	{"resume", "RUN", "go on where a run failed, was cancelled or stopped", resumeCommand},
+	{"steer", `RUN "…"`, "give a message to a run that is going on", steerCommand},
+	{"approve", "RUN CALL [--reason TEXT]", "let a tool call run that asks first", approveCommand},
+	{"deny", "RUN CALL [--reason TEXT]", "refuse a tool call that asks first", denyCommand},
+	{"dlq", "list | show|redrive|drop RUN", "runs that were given up because they brought workers down", dlqCommand},
 	{"artifact", "get ID [-o FILE|-]", "download an artifact", artifactCommand},
 }
 
