@@ -55,7 +55,6 @@ func golden(t testing.TB) (list []event.Event) {
 	return list
 }
 
-
 // retell folds what a stream said onto a fold, and proves by first_seq that
 // nothing is missing.
 func retell(t testing.TB, s *event.Session, body string) (events int) {
