@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,9 +61,14 @@ func (l *Log) rewake(ctx context.Context, k Key) {
 
 // Tickets hands out tickets to the workers of this process.
 type Tickets struct {
-	log  *Log
-	cons jetstream.Consumer
+	log   *Log
+	cons  jetstream.Consumer
+	heard atomic.Int64 // when the server last answered, Unix nanoseconds
 }
+
+// Silence is how long the server has answered none of those who wait in Next:
+// with a ticket, or with signs of life while there is none.
+func (t *Tickets) Silence() time.Duration { return time.Since(time.Unix(0, t.heard.Load())) }
 
 // Tickets opens the work queue.
 func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
@@ -70,7 +76,9 @@ func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("open tickets: %w", err))
 	}
-	return &Tickets{l, cons}, nil
+	t := &Tickets{log: l, cons: cons}
+	t.heard.Store(time.Now().UnixNano())
+	return t, nil
 }
 
 // A Ticket says that a session has something to do. Its holder keeps it alive
@@ -93,6 +101,9 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 			ticket, err = t.ticket(msg)
 			return err
 		})
+		if err == nil {
+			t.heard.Store(time.Now().UnixNano())
+		}
 		if ticket != nil {
 			return ticket, nil
 		}
@@ -108,7 +119,7 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 func (l *Log) pull(ctx context.Context, cons jetstream.Consumer, n int, take func(jetstream.Msg) error) error {
 	asking, cancel := context.WithTimeout(ctx, l.opts.Lease/2)
 	defer cancel()
-	batch, err := cons.Fetch(n, jetstream.FetchContext(asking))
+	batch, err := cons.Fetch(n, jetstream.FetchContext(asking), jetstream.FetchHeartbeat(l.opts.Lease/8))
 	if err != nil {
 		return unavailable(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,6 +53,8 @@ type Worker struct {
 	held map[eventlog.Key]*holder
 
 	pulling sync.WaitGroup // slots that wait for a ticket
+	asking  atomic.Int64   // how many those are
+	tickets atomic.Pointer[eventlog.Tickets]
 }
 
 // New returns a worker for the given agents.
@@ -84,6 +87,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.opts.Ready != nil {
 		w.opts.Ready()
 	}
+	w.tickets.Store(tickets)
 	g := errgroup.Group{}
 	for range w.opts.Slots {
 		g.Go(func() error { w.slot(ctx, tickets); return nil })
@@ -131,7 +135,22 @@ func (w *Worker) pull(ctx context.Context, tickets *eventlog.Tickets) (*eventlog
 	w.pulling.Add(1)
 	w.mu.Unlock()
 	defer w.pulling.Done()
+	w.asking.Add(1)
+	defer w.asking.Add(-1)
 	return tickets.Next(ctx)
+}
+
+// Ready says what keeps the worker from taking work: above all that it asks for
+// tickets and hears nothing, which no ping of the server would show.
+func (w *Worker) Ready() error {
+	tickets := w.tickets.Load()
+	if tickets == nil {
+		return errors.New("the worker has not begun")
+	}
+	if silence := tickets.Silence(); w.asking.Load() > 0 && silence > 2*w.log.Lease() {
+		return fmt.Errorf("the worker asks for tickets and has heard nothing for %s", silence.Round(time.Second))
+	}
+	return nil
 }
 
 // idle waits, once the worker stops, until it asks for no ticket any more.

@@ -57,7 +57,7 @@ func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	ready := make(chan struct{})
-	g.Go(func() error { return s.serveWorker(gctx, st, e, true, func() { close(ready) }) })
+	g.Go(func() error { return s.serveWorker(gctx, st, e, s.newWorker(st, e, true, func() { close(ready) })) })
 	select {
 	case <-ready: // before that, requests wait in the listener: nobody knows the agents yet
 	case <-gctx.Done():

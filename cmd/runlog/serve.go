@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -69,15 +68,10 @@ func workerCommand(ctx context.Context, args []string) error {
 		return errors.Join(err, st.close())
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	var ready atomic.Bool
-	g.Go(func() error { return s.serveWorker(gctx, st, a, false, func() { ready.Store(true) }) })
+	w := s.newWorker(st, a, false, nil)
+	g.Go(func() error { return s.serveWorker(gctx, st, a, w) })
 	g.Go(func() error {
-		return s.admin(gctx, st.metrics, func() error {
-			if !ready.Load() {
-				return errors.New("the agents are not announced yet")
-			}
-			return st.log.Ping(gctx)
-		})
+		return s.admin(gctx, st.metrics, func() error { return errors.Join(w.Ready(), st.log.Ping(gctx)) })
 	})
 	return errors.Join(g.Wait(), st.close())
 }
@@ -94,14 +88,17 @@ func (e *ensemble) close() {
 	}
 }
 
-// serveWorker runs a worker and a recorder until ctx ends; ready is called when
-// runs can come.
-func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, exclusive bool, ready func()) error {
-	defer e.close()
-	w := worker.New(st.log, st.artifacts, e.agents, worker.Options{
+// newWorker makes a worker; ready, if not nil, is called when runs can come.
+func (s *settings) newWorker(st *stores, e *ensemble, exclusive bool, ready func()) *worker.Worker {
+	return worker.New(st.log, st.artifacts, e.agents, worker.Options{
 		Slots: s.slots, Grace: s.grace, Redactor: e.redactor, Exclusive: exclusive,
 		Logger: s.redacted(e.redactor), Observe: worker.Metrics(st.metrics), Ready: ready,
 	})
+}
+
+// serveWorker runs a worker and a recorder until ctx ends.
+func (s *settings) serveWorker(ctx context.Context, st *stores, e *ensemble, w *worker.Worker) error {
+	defer e.close()
 	r := recorder.New(st.log, st.catalog, recorder.Options{Log: s.log, Observe: recorder.Metrics(st.metrics)})
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(gctx) })
