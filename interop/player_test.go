@@ -105,7 +105,7 @@ func (p *player) steps(fold *event.Session, cmd event.Command) []scenarios.Step 
 			return nil
 		}
 		return sc.Steps(scenarios.Invoke{RunID: cmd.RunID, TraceID: cmd.TraceID, CommandID: cmd.CommandID, Agent: cmd.Agent,
-			Messages: cmd.Messages, Fold: fold.Clone(), Big: played})
+			Messages: cmd.Messages, Config: cmd.Config, Fold: fold.Clone(), Big: played})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,6 +10,8 @@ export class Proxy {
   messages = 0
   /** Connections that were cut. */
   cuts = 0
+  /** Streams that an edge broke off; the next request goes to the next edge then too. */
+  breaks = 0
 
   #server
   #sockets = new Set()
@@ -32,7 +34,7 @@ export class Proxy {
     const { times = 1 } = o
     p.#server = http.createServer(async (req, res) => {
       const ask = { url: req.url, headers: { ...req.headers }, body: await bodyOf(req) }
-      const edge = to[p.cuts % to.length]
+      const edge = to[(p.cuts + p.breaks) % to.length]
       p.requests.push({ method: req.method, ...ask, edge })
       o.tamper?.(ask, p.#ids)
       p.#pass(req.method, ask, edge, res, p.cuts < times ? o.after ?? Infinity : Infinity, o)
@@ -69,16 +71,18 @@ export class Proxy {
       if (!ends) return void from.pipe(res)
       let rest = Buffer.alloc(0)
       let passed = 0
+      let ours = false
       from.on('data', (chunk) => {
         rest = Buffer.concat([rest, chunk])
         for (let i; (i = rest.indexOf(ends)) >= 0; ) {
-          if (res.destroyed) return
+          if (res.destroyed || ours) return
           const block = rest.subarray(0, i + ends.length)
           rest = rest.subarray(i + ends.length)
           send(res, block, shred)
           if (!this.#counts(block.toString(), ends)) continue
           if (++passed === after) {
             this.cuts++
+            ours = true
             up.destroy()
             hangUp(res, reset)
             return
@@ -86,7 +90,11 @@ export class Proxy {
         }
       })
       from.on('end', () => { if (!res.destroyed) res.end(rest) })
-      from.on('error', () => res.destroy()) // the edge broke off: so do we
+      from.on('error', () => { // the edge broke off: so do we
+        if (res.destroyed || ours) return
+        this.breaks++
+        res.destroy()
+      })
     })
     up.on('error', () => res.destroy())
     res.on('close', () => up.destroy())

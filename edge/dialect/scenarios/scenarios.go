@@ -48,6 +48,7 @@ type Invoke struct {
 	CommandID string
 	Agent     string
 	Messages  []event.InputMessage // the new ones
+	Config    *event.RunConfig
 	Fold      *event.Session       // the session so far; it is advanced by what is played
 	// Big is about the size of what is left of a large tool result, in bytes;
 	// 0: as in Log.

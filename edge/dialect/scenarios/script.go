@@ -81,7 +81,7 @@ func (w *script) put(t event.Type, internal bool, run string, data any) {
 
 // begin is what every run begins with.
 func (w *script) begin() {
-	w.add(event.RunStarted, event.RunStartedData{Agent: w.in.Agent, CommandID: w.in.CommandID, Attempt: 1})
+	w.add(event.RunStarted, event.RunStartedData{Agent: w.in.Agent, CommandID: w.in.CommandID, Attempt: 1, Config: w.in.Config})
 	for _, m := range w.in.Messages {
 		w.said(m)
 	}
