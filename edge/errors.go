@@ -31,6 +31,7 @@ type Problem struct {
 
 	retryAfter time.Duration
 	allow      string
+	attach     *rpcAttach // the run that is in the way, for JSON-RPC
 }
 
 type vendor struct {

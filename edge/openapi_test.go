@@ -184,6 +184,8 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		{"POST", "/v1/artifacts", "/v1/artifacts?name=a.txt", "hello", 201},
 		{"GET", "/v1/artifacts/{artifact}", "/v1/artifacts/art_1", "", 200},
 		{"GET", "/artifacts/{artifact}", "/artifacts/none", "", 404},
+		{"POST", "/rpc", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"session.get","params":{"session_id":"none"}}`, 200},
+		{"POST", "/rpc", "/rpc", `[{"jsonrpc":"2.0","id":"a","method":"agent.list"}]`, 200},
 		{"POST", "/chat", "/chat", `{"user_input":"hi"}`, 200},
 		{"POST", "/chat", "/chat?format=anthropic", `{"messages":[{"role":"user","content":"hi"}]}`, 200},
 	} {

@@ -49,6 +49,7 @@ func (s *Server) table() []route {
 		{"GET /v1/artifacts/{artifact}", s.statArtifact, false},
 		{"POST /v1/artifacts", s.postArtifact, false},
 		{"POST /chat", s.chat, false},
+		{"POST /rpc", s.rpc, false},
 	}
 }
 
@@ -70,7 +71,6 @@ var notBuilt = map[string]string{
 	"POST /v1/sessions":                "creating a session without a run",
 	"POST /v1/sessions/{session}/fork": "forking a session",
 	"DELETE /v1/sessions/{session}":    "erasing a session",
-	"POST /rpc":                        "JSON-RPC",
 }
 
 // endpoint identifies the caller and answers for a handler's error.

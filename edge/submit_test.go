@@ -224,14 +224,14 @@ func TestUnknownPathsAndMethodsAnswerInJSON(t *testing.T) {
 	if allow := resp.Header.Get("Allow"); allow != "GET, HEAD, POST" {
 		t.Errorf("Allow %q", allow)
 	}
-	for _, path := range []string{"/v1/sessions", "/v1/sessions/s/fork", "/rpc"} {
+	for _, path := range []string{"/v1/sessions", "/v1/sessions/s/fork"} {
 		if p := as[problem](t, wantStatus(t, e.do("POST", path, ""), 501)); p.Code != "unsupported" {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}
 	r := as[run](t, wantStatus(t, e.do("POST", "/v1/runs", `{"input":"x"}`), 202))
 	p := as[problem](t, e.get(400, "/v1/runs/"+r.RunID+"/events?dialect=klingon"))
-	if p.Code != "unknown_dialect" || !slices.Equal(p.Known, []string{"native", "plain"}) {
+	if p.Code != "unknown_dialect" || !slices.Contains(p.Known, "native") || !slices.Contains(p.Known, "plain") {
 		t.Errorf("%+v", p)
 	}
 	for path, want := range map[string]int{"?follow=maybe": 400, "?snapshot=2": 400, "?include=all": 400} {

@@ -55,6 +55,10 @@ type Heartbeat struct {
 	Status    event.Status `json:"status"`     // of the run, or Unattended
 	ElapsedMS int64        `json:"elapsed_ms"` // since the run started
 	Head      event.Seq    `json:"head"`       // last event there is
+
+	// Of the stream: the cursor of what it has shown, and the time.
+	At   string     `json:"-"`
+	Time event.Time `json:"-"`
 }
 
 // Unattended is the status of a run whose owner has been silent for two leases;

@@ -69,7 +69,7 @@ func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
 	if now.Sub(p.signAt) >= patience {
 		status = dialect.Unattended
 	}
-	h := dialect.Heartbeat{Status: status, Head: head}
+	h := dialect.Heartbeat{Status: status, Head: head, At: v.at.String(), Time: event.At(now)}
 	if !started.IsZero() {
 		h.ElapsedMS = max(now.Sub(started).Milliseconds(), 0)
 	}

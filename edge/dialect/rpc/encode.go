@@ -1,0 +1,124 @@
+package rpc
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+func runStarted(e event.Event, d event.RunStartedData) []dialect.Message {
+	return alone(begin("session_started", e).Text("agent", d.Agent).Some("resumes", d.Resumes))
+}
+
+func runCompleted(e event.Event, d event.RunCompletedData) []dialect.Message {
+	return alone(begin("session_finished", e).Text("status", "completed").Text("finish_reason", string(d.FinishReason)).
+		Some("message_id", d.Output.MessageID).Value("usage", d.Usage))
+}
+
+// runFailed says why, and then that the run is over: who knows only one of the
+// two words sees the failure all the same.
+func runFailed(e event.Event, d event.RunFailedData) []dialect.Message {
+	why := beginAs("error", e, EventID(e, 0, 2)).Text("code", string(d.Code)).Text("message", d.Message).Value("retryable", d.Retryable)
+	end := begin("session_finished", e).Text("status", "failed").Text("code", string(d.Code)).Text("message", d.Message)
+	return []dialect.Message{why.Close().Message(""), usage(end, d.Usage).Close().Message("")}
+}
+
+func runCancelled(e event.Event, d event.RunCancelledData) []dialect.Message {
+	return alone(usage(begin("session_finished", e).Text("status", "cancelled").Text("by", d.By).Some("reason", d.Reason), d.Usage))
+}
+
+func usage(o line, u *event.Usage) line {
+	if u == nil {
+		return o
+	}
+	return o.Value("usage", u)
+}
+
+func stepStarted(e event.Event, d event.StepStartedData) []dialect.Message {
+	return alone(begin("model_call", e).Text("status", "started").Value("step", d.Step).Text("model", d.Model))
+}
+
+func stepCompleted(e event.Event, d event.StepCompletedData) []dialect.Message {
+	return alone(begin("model_call", e).Text("status", "completed").Value("step", d.Step).
+		Text("finish_reason", string(d.FinishReason)).Value("usage", d.Usage))
+}
+
+func textDelta(e event.Event) []dialect.Message {
+	id, text, ok := dialect.Delta(e.Data)
+	if !ok {
+		return nil
+	}
+	return alone(begin("message_before", e).Raw("message_id", id).Raw("delta", text))
+}
+
+// messageCompleted tells a message of the model's, and what somebody else said as
+// an event: it is no answer.
+func messageCompleted(e event.Event, d event.MessageCompletedData) []dialect.Message {
+	parts := shown(d.Parts)
+	if d.Role == event.RoleAssistant && e.CommandID == "" {
+		return alone(begin("message_after", e).Text("message_id", d.MessageID).Text("text", textOf(parts)).Value("parts", parts))
+	}
+	d.Parts = parts
+	return alone(begin("event", e).Text("name", string(e.Type)).Value("data", d))
+}
+
+func shown(parts []event.Part) []event.Part {
+	list := []event.Part{}
+	for _, p := range parts {
+		if !p.Internal {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func textOf(parts []event.Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Type == event.PartText {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+func messageDiscarded(e event.Event, d event.MessageDiscardedData) []dialect.Message {
+	return alone(begin("message_discarded", e).Text("message_id", d.MessageID).Text("reason", d.Reason))
+}
+
+func toolArgs(e event.Event, d event.ToolArgsData) []dialect.Message {
+	return alone(begin("tool_call", e).Text("call_id", d.CallID).Text("name", d.Name).Raw("arguments", arguments(d.Args)))
+}
+
+// arguments are as the model wrote them, or a string if that is no JSON object.
+func arguments(args string) json.RawMessage {
+	if strings.HasPrefix(strings.TrimSpace(args), "{") && json.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
+		return json.RawMessage(args)
+	}
+	return event.Encode(args)
+}
+
+func toolCompleted(e event.Event, d event.ToolCompletedData) []dialect.Message {
+	o := begin("tool_result", e).Text("call_id", d.CallID).Text("name", d.Name).Text("status", "completed").
+		Value("content", shown(d.Content)).Raw("structured", d.Structured)
+	return alone(rest(o, d.Truncated, d.Artifact))
+}
+
+func toolFailed(e event.Event, d event.ToolFailedData) []dialect.Message {
+	o := begin("tool_result", e).Text("call_id", d.CallID).Text("name", d.Name).Text("status", "failed").Value("content", shown(d.Content))
+	o = o.Open("error").Text("code", string(d.Code)).Text("message", d.Message).Text("outcome", string(d.Outcome)).Close()
+	return alone(rest(o, d.Truncated, d.Artifact))
+}
+
+// rest says where the whole of a result is that the log holds the head of.
+func rest(o line, truncated bool, artifact *event.Part) line {
+	if truncated {
+		o = o.Value("truncated", true)
+	}
+	if artifact != nil {
+		o = o.Value("artifact", artifact)
+	}
+	return o
+}
