@@ -130,6 +130,9 @@ func (t *turn) inRun(s *event.Session, c eventlog.Waiting) (events []event.Event
 		}
 		return named(c.CommandID, run.RunID, run.TraceID, inputs(s, c.Messages)), true
 	}
+	if c.CallID == "" {
+		return aboutPause(s, run, c), true
+	}
 	call := s.Call(c.CallID)
 	if call == nil || call.RunID != c.RunID || !call.Waits() {
 		return ignored(c.Command, "the call does not wait for anybody"), true
@@ -139,6 +142,23 @@ func (t *turn) inRun(s *event.Session, c eventlog.Waiting) (events []event.Event
 		return ignored(c.Command, refusal), true
 	}
 	return named(c.CommandID, run.RunID, run.TraceID, events), true
+}
+
+// aboutPause answers a command about a run that is out of budget.
+func aboutPause(s *event.Session, run *event.Run, c eventlog.Waiting) []event.Event {
+	switch {
+	case !run.Paused():
+		return ignored(c.Command, "the run does not wait for a larger budget")
+	case c.Kind == event.Resume:
+		var by *event.Limits
+		if c.Config != nil {
+			by = c.Config.Limits
+		}
+		return named(c.CommandID, run.RunID, run.TraceID, agent.Raised(s, run, by))
+	case c.Kind == event.Expire && !c.Time.Before(run.ExpiresAt.Time):
+		return named(c.CommandID, run.RunID, run.TraceID, agent.NotRaised(s, run))
+	}
+	return ignored(c.Command, "the run waits for a larger budget, and for nothing else")
 }
 
 // hold reports whether messages for a run must wait until its model has
@@ -262,7 +282,7 @@ func cancelWaiting(s *event.Session, c eventlog.Waiting, invoked *event.Command)
 	if run != nil && run.Status.Terminal() {
 		return ignored(c.Command, "the run has ended: "+string(run.Status))
 	}
-	traceID := c.TraceID
+	var traceID string
 	switch {
 	case run != nil:
 		traceID = run.TraceID

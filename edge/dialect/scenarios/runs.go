@@ -318,7 +318,7 @@ func largeResult(w *script) {
 
 // Oddities are what careless readers of lines, of JSON and of Unicode stumble over.
 var Oddities = []string{
-	"data: x\n\nid: 7\r\nevent: y\r\r", "\u2028\u2029\u0085", "\x00\x01\x1f\x7f", "\ufeffBOM", "👩‍👩‍👧‍👦🏳️‍🌈", "e\u0301 é", "‮rtl‬ עברית", "</script><!--",
+	"data: x\n\nid: 7\r\nevent: y\r\r", "\u2028\u2029\u0085", "\x00\x01\x1f\x7f", "\ufeffBOM", "👩\u200d👩\u200d👧\u200d👦🏳️\u200d🌈", "e\u0301 é", "\u202ertl\u202c עברית", "</script><!--",
 	"\ufffd", "\U0010ffff", "\\u0041 \\n", "[DONE]", "", " trailing  ",
 }
 
