@@ -74,8 +74,9 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	return messages
 }
 
-// cost is about what an entry keeps in memory.
-func (e *entry) cost() int { return 2*len(e.line) + 512 }
+// cost is about what an entry keeps in memory, encoded for one view: its line
+// twice, and itself with its ids and the headers that came with the line.
+func (e *entry) cost() int { return 2*len(e.line) + 900 }
 
 // entries reads a frame. An event that this version cannot read is kept as a
 // hidden one, so that the numbers go on.

@@ -25,6 +25,7 @@ import (
 type Options struct {
 	RingBytes    int           // about what a topic keeps in memory, default 1 MiB
 	RingEvents   int           // events a topic keeps, default 4096
+	RingTotal    int           // about what all topics keep together, default 64 MiB
 	Linger       time.Duration // how long a topic without viewers stays, default 10 s
 	PageBytes    int           // what a viewer reads from the log at once, default 256 KiB
 	PageReaders  int           // reads of the log at once, default 32
@@ -48,6 +49,7 @@ type Observer struct {
 func (o *Options) setDefaults() {
 	o.RingBytes = orDefault(o.RingBytes, 1<<20)
 	o.RingEvents = orDefault(o.RingEvents, 4096)
+	o.RingTotal = orDefault(o.RingTotal, 64<<20)
 	o.Linger = orDefault(o.Linger, 10*time.Second)
 	o.PageBytes = orDefault(o.PageBytes, 256<<10)
 	o.PageReaders = orDefault(o.PageReaders, 32)
@@ -73,6 +75,7 @@ type Hub struct {
 	live  *eventlog.Live
 	opts  Options
 	pages chan struct{} // bounds how many pages are read at once
+	rings budget
 
 	mu     sync.Mutex
 	topics map[eventlog.Key]*topic
@@ -81,7 +84,9 @@ type Hub struct {
 // New returns a hub on a log and its follower, which somebody runs.
 func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
-	return &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
+	h := &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
+	h.rings.init(opts.RingTotal)
+	return h
 }
 
 // openTimeout bounds the opening of a topic, whose first viewer may be gone
@@ -170,6 +175,7 @@ func (h *Hub) remove(t *topic) {
 		return
 	}
 	delete(h.topics, t.key)
+	t.retire()
 	if t.idle != nil {
 		t.idle.Stop()
 	}
@@ -177,6 +183,9 @@ func (h *Hub) remove(t *topic) {
 		t.watch.Close()
 	}
 }
+
+// WriteTimeout is how long a client may not take what is written.
+func (h *Hub) WriteTimeout() time.Duration { return h.opts.WriteTimeout }
 
 // Close ends all watches. Viewers that are still there get nothing new.
 func (h *Hub) Close() {

@@ -14,7 +14,8 @@ type output struct {
 	rc      *http.ResponseController
 	timeout time.Duration
 
-	buf *[]byte
+	deadline time.Time // that the connection has
+	buf      *[]byte
 }
 
 // flushAt is the size at which a buffer is written.
@@ -49,13 +50,23 @@ func (o *output) write() error {
 	if o.buf == nil || len(*o.buf) == 0 {
 		return nil
 	}
-	_ = o.rc.SetWriteDeadline(time.Now().Add(o.timeout)) // a recorder in a test has none
+	o.extend()
 	_, err := o.w.Write(*o.buf)
 	*o.buf = (*o.buf)[:0]
 	if err != nil {
 		return fmt.Errorf("write to the client: %w", err)
 	}
 	return nil
+}
+
+// extend gives the client between three quarters of the timeout and all of it: to
+// move the deadline at each write costs more than the write's other bookkeeping.
+func (o *output) extend() {
+	now := time.Now()
+	if o.deadline.Sub(now) < o.timeout*3/4 {
+		o.deadline = now.Add(o.timeout)
+		_ = o.rc.SetWriteDeadline(o.deadline) // a recorder in a test has none
+	}
 }
 
 // flush sends everything now and gives the buffer back.

@@ -32,6 +32,8 @@ type topic struct {
 	broken error         // no frame follows
 	pulse  pulse
 
+	retired bool // no longer one of the hub's topics
+
 	fold lateFold
 
 	checkedAt time.Time // when the head was last compared with the leader's
@@ -61,7 +63,11 @@ func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
 
 // Frame adds what was appended.
 func (t *topic) Frame(f eventlog.Frame) {
-	list := entries(f, t.unreadable)
+	t.add(f, entries(f, t.unreadable))
+	t.hub.keepWithin()
+}
+
+func (t *topic) add(f eventlog.Frame, list []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range list {
@@ -69,12 +75,12 @@ func (t *topic) Frame(f eventlog.Frame) {
 			continue
 		}
 		t.ring = append(t.ring, e)
-		t.cost += e.cost()
+		t.charge(e.cost())
 		t.pulse.event(e)
 	}
 	t.head = f.End()
 	t.pulse.signAt = time.Now()
-	t.trim()
+	t.trim(t.hub.opts.RingBytes)
 	t.tell()
 }
 
@@ -99,11 +105,12 @@ func (t *topic) Broken(err error) {
 	t.tell()
 }
 
-// trim drops the oldest events until the ring is within its bounds.
-func (t *topic) trim() {
-	n := 0
-	for n < len(t.ring) && (t.cost > t.hub.opts.RingBytes || len(t.ring)-n > t.hub.opts.RingEvents) {
-		t.cost -= t.ring[n].cost()
+// trim drops the oldest events until the ring is within its bounds, or has only
+// the last frame, which viewers are about to look for. The caller holds mu.
+func (t *topic) trim(size int) {
+	n, last := 0, int(t.head.Seq-t.head.First)+1
+	for n < len(t.ring)-last && (t.cost > size || len(t.ring)-n > t.hub.opts.RingEvents) {
+		t.charge(-t.ring[n].cost())
 		n++
 	}
 	if n > 0 {

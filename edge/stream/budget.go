@@ -1,0 +1,68 @@
+package stream
+
+import "sync/atomic"
+
+// A budget bounds what the rings of all topics keep together: each may grow to
+// Options.RingBytes as long as there is room for it, and all are cut to an equal
+// share when there is not.
+type budget struct {
+	limit    int64
+	used     atomic.Int64
+	sweepAt  atomic.Int64 // use from which the rings are cut
+	sweeping atomic.Bool
+}
+
+func (b *budget) init(limit int) {
+	b.limit = int64(limit)
+	b.sweepAt.Store(b.limit)
+}
+
+// keepWithin has the rings cut, behind the caller's back, if they are too large.
+func (h *Hub) keepWithin() {
+	b := &h.rings
+	if b.used.Load() <= b.sweepAt.Load() || !b.sweeping.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer b.sweeping.Store(false)
+		h.sweep()
+	}()
+}
+
+// sweep cuts every ring to its share of three quarters of the budget, so that it
+// takes a while until the next one. Where even the last frames of so many topics
+// are more than that, they stay.
+func (h *Hub) sweep() {
+	h.mu.Lock()
+	all := make([]*topic, 0, len(h.topics))
+	for _, t := range h.topics {
+		all = append(all, t)
+	}
+	h.mu.Unlock()
+	b := &h.rings
+	share := int(b.limit / 4 * 3 / int64(max(len(all), 1)))
+	for _, t := range all {
+		t.mu.Lock()
+		t.trim(share)
+		t.mu.Unlock()
+	}
+	b.sweepAt.Store(max(b.limit, b.used.Load()+b.limit/4))
+}
+
+// charge counts what the topic's ring keeps. The caller holds mu.
+func (t *topic) charge(n int) {
+	t.cost += n
+	if !t.retired {
+		t.hub.rings.used.Add(int64(n))
+	}
+}
+
+// retire takes a topic that no new viewer will find out of the budget.
+func (t *topic) retire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.retired {
+		t.retired = true
+		t.hub.rings.used.Add(int64(-t.cost))
+	}
+}

@@ -1,0 +1,115 @@
+package stream
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// frame makes a frame of n events that follow a position.
+func frame(k eventlog.Key, after event.Seq, n int) eventlog.Frame {
+	f := eventlog.Frame{Key: k, First: after + 1, Last: after + event.Seq(n)}
+	for s := f.First; s <= f.Last; s++ {
+		e := event.New(event.TextDelta, map[string]string{"delta": strings.Repeat("x", 100)})
+		e.Seq, e.SessionID = s, k.Session
+		f.Data = e.AppendLine(f.Data)
+	}
+	return f
+}
+
+func TestRingsTogetherAreBounded(t *testing.T) {
+	const topics, rounds, limit = 50, 40, 200_000
+	h := New(nil, nil, Options{RingTotal: limit})
+	var all []*topic
+	for i := range topics {
+		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}, news: make(chan struct{})}
+		h.topics[tp.key] = tp
+		all = append(all, tp)
+	}
+	most := int64(0)
+	for range rounds { // together five times the limit
+		for _, tp := range all {
+			tp.Frame(frame(tp.key, tp.head.Seq, 1))
+			for deadline := time.Now().Add(10 * time.Second); h.rings.sweeping.Load() && time.Now().Before(deadline); {
+				runtime.Gosched()
+			}
+			most = max(most, h.rings.used.Load())
+		}
+	}
+	if most > limit+5_000 { // and one event
+		t.Errorf("rings came to %d bytes, the limit is %d", most, limit)
+	}
+	if most < limit/2 {
+		t.Errorf("rings came to no more than %d bytes of %d", most, limit)
+	}
+	for _, tp := range all {
+		if len(tp.ring) == 0 || tp.ring[len(tp.ring)-1].Seq != tp.head.Seq || tp.base+event.Seq(len(tp.ring)) != tp.head.Seq {
+			t.Fatalf("ring of %d events after %d, head is %d", len(tp.ring), tp.base, tp.head.Seq)
+		}
+	}
+	h.Close()
+	all[0].Frame(frame(all[0].key, all[0].head.Seq, 1)) // was on its way
+	if used := h.rings.used.Load(); used != 0 {
+		t.Errorf("%d bytes are counted and no topic is left", used)
+	}
+}
+
+// More sessions than the budget has room for: the last frames stay, and the rings
+// are not cut again at each of them.
+func TestLastFramesStayInRings(t *testing.T) {
+	h := New(nil, nil, Options{RingTotal: 1000})
+	tp := &topic{hub: h, news: make(chan struct{})}
+	h.topics[tp.key] = tp
+	tp.add(frame(tp.key, 0, 20), entries(frame(tp.key, 0, 20), tp.unreadable))
+	h.sweep()
+	if len(tp.ring) != 20 {
+		t.Errorf("%d events of the last frame are left", len(tp.ring))
+	}
+	if at, used := h.rings.sweepAt.Load(), h.rings.used.Load(); at <= used {
+		t.Errorf("the next frame sweeps again: at %d, used %d", at, used)
+	}
+	tp.Frame(frame(tp.key, 20, 1))
+	h.sweep()
+	if len(tp.ring) != 1 || tp.base != 20 {
+		t.Errorf("%d events after %d", len(tp.ring), tp.base)
+	}
+}
+
+func TestViewersGetEverythingWithoutRings(t *testing.T) {
+	l := openLog(t)
+	w := l.Writer(key, eventlog.Head{})
+	defer w.Close()
+	write(t, w, event.RunStarted)
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, Options{RingTotal: 1, RingBytes: 1})
+	defer h.Close()
+	got := make(chan string, 3)
+	for range cap(got) {
+		go func() { got <- serve(t, h, Request{RunID: "r"}) }()
+	}
+	const events = 200
+	for range events - 2 {
+		write(t, w, event.TextDelta)
+	}
+	write(t, w, event.RunCompleted)
+	for range cap(got) {
+		body := <-got
+		at := 0
+		for s := 1; s <= events; s++ {
+			i := strings.Index(body[at:], fmt.Sprintf(`"seq":%d,`, s))
+			if i < 0 {
+				t.Fatalf("event %d is missing, or comes before its predecessor", s)
+			}
+			at += i
+		}
+		if n := strings.Count(body, `"seq":`); n != events {
+			t.Errorf("%d events, want %d", n, events)
+		}
+	}
+}
