@@ -139,6 +139,40 @@ func silentTool(t *testing.T, p *production) {
 	}
 }
 
+// Ten tools that take nearly a lease each, on two workers: each is executed once.
+func longTools(t *testing.T, p *production) {
+	ms := lease.Milliseconds() * 9 / 10
+	runs := make([]run, 10)
+	for i := range runs {
+		runs[i] = p.at[i%2].submit(t, request{Input: fmt.Sprintf(`sleep {"ms":%d}`, ms)})
+	}
+	for _, r := range runs {
+		if got := p.at[0].ended(t, r.RunID); got.Status != event.Completed {
+			t.Errorf("%+v", got)
+		}
+		p.ledger.once(t, r.RunID, "sleep")
+		if n := count(checkLog(t, p.at[0], r.SessionID), event.SessionClaimed); n != 1 {
+			t.Errorf("%d claims, want 1", n)
+		}
+	}
+}
+
+// The same agent with another provider, by its file alone.
+func providers(t *testing.T, p *production) {
+	for _, agent := range []string{"caller", "claude"} {
+		r := p.at[0].finish(t, request{Agent: agent, Input: "call"})
+		if r.Status != event.Completed || r.Text != "Done." || len(r.ToolCalls) != 3 {
+			t.Errorf("%s: %+v", agent, r)
+		}
+		for _, c := range r.ToolCalls {
+			if c.Status != event.Completed {
+				t.Errorf("%s: call of %s: %+v", agent, c.Name, c)
+			}
+		}
+		checkLog(t, p.at[0], r.SessionID)
+	}
+}
+
 // A tool whose server dies in the middle of the call: the call fails visibly, the run goes on, the next call finds a
 // new server.
 func toolServerDies(t *testing.T, p *production) {

@@ -1,7 +1,9 @@
 package systemtest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,7 +76,23 @@ func workerKilled(t *testing.T, p *production) {
 	if got := said(s, calling.run.RunID); got != "Done." {
 		t.Errorf("the model that refuses what is not valid says %q", got)
 	}
+	if n := p.worker[1].metric(t, "runlog_takeovers_total"); n < 4 {
+		t.Errorf("the other worker counts %v takeovers", n)
+	}
 	p.worker[0].again()
+}
+
+// metric reads a counter from a worker's admin listener.
+func (s *server) metric(t *testing.T, name string) (value float64) {
+	t.Helper()
+	a := edge{url: strings.TrimSuffix(s.ready, "/readyz")}.get(t, "/metrics")
+	for _, line := range lines(a.body) {
+		if n, _ := fmt.Sscanf(string(line), name+" %g", &value); n == 1 {
+			return value
+		}
+	}
+	t.Errorf("there is no metric %s", name)
+	return 0
 }
 
 // takenOver checks that a session was claimed again within two leases.
@@ -194,6 +212,8 @@ func rollingRestart(t *testing.T, p *production) {
 	}
 	counting := p.watch(t, e.submit(t, request{Input: `count {"n":60,"delay_ms":100}`}), 0)
 	counting.sees(t, event.ToolProgress, 2)
+	raw := p.at[0].listen(t, "/v1/runs/"+counting.run.RunID+"/events", sse)
+	defer raw.close()
 	for i := range 2 {
 		viewers = append(viewers, p.watch(t, p.at[1].submit(t, request{Input: "tell"}), i))
 		p.worker[i].Stop()
@@ -207,6 +227,15 @@ func rollingRestart(t *testing.T, p *production) {
 		}
 	}
 	counting.completed(t, e)
+	for {
+		m, err := raw.next()
+		if event.Type(m.kind).Terminal() || errors.Is(err, io.EOF) {
+			t.Errorf("a stream of the edge that went away ends in good order, with %q", m.raw)
+		}
+		if err != nil {
+			break
+		}
+	}
 }
 
 // kill -9 of a tool's server in the middle of a call: the call is closed with an unknown outcome, the run goes on.

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func startDev(t testing.TB) *dev {
 	addr, data := testservers.FreeAddr(t), t.TempDir()
 	ledger := ledger(filepath.Join(t.TempDir(), "ledger"))
 	env := []string{
-		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(ledger), "$MODEL", nobody, "$CALLER", nobody), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=500ms",
+		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(ledger), "$MODEL", nobody, "$CALLER", nobody, "$CLAUDE", nobody), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=500ms",
 	}
 	s := startServer(t, "http://"+addr+"/readyz", env, "dev", "--data", data, "--listen", addr)
 	return &dev{s, edge{url: "http://" + addr}, data, ledger}
@@ -113,7 +114,7 @@ func goOn(t *testing.T, d *dev, end func(*dev)) {
 	end(d)
 	d.again()
 
-	sameJSON(t, "the finished session", d.get(t, "/v1/sessions/"+done.SessionID+"/snapshot").body, before)
+	sameConversation(t, "the finished session", d.get(t, "/v1/sessions/"+done.SessionID+"/snapshot").body, before)
 	if got := d.get(t, "/artifacts/"+done.Artifacts[0].ArtifactID); string(got.body) != "something to keep" {
 		t.Errorf("the artifact holds %q", got.body)
 	}
@@ -152,4 +153,28 @@ func reach(t testing.TB, e edge, r run, kind event.Type) {
 	s := e.listen(t, "/v1/runs/"+r.RunID+"/events", sse)
 	defer s.close()
 	s.until(kind)
+}
+
+// An agent file that is wrong is reported with its line and what is expected; the other agents run.
+func TestAWrongAgentFileIsReported(t *testing.T) {
+	t.Parallel()
+	addr, dir := testservers.FreeAddr(t), agentFiles(t, "$LEDGER", "", "$MODEL", nobody, "$CALLER", nobody, "$CLAUDE", nobody)
+	wrong := "name: wrong\nmodel:\n  provider: crystal-ball\n  name: x\ntools:\n  - builtin: no_such_thing\n"
+	if err := os.WriteFile(filepath.Join(dir, "wrong.yaml"), []byte(wrong), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, "http://"+addr+"/readyz", []string{"RUNLOG_AGENTS=" + dir}, "dev", "--data", t.TempDir(), "--listen", addr)
+	for _, want := range []string{"wrong.yaml:3: model.provider: ", "openai, anthropic, scripted", "wrong.yaml:6: tools[0].builtin: ", "write_artifact"} {
+		if !strings.Contains(s.Log(), want) {
+			t.Errorf("not said: %q:\n%s", want, s.Log())
+		}
+	}
+	e := edge{url: "http://" + addr}
+	if got := e.finish(t, request{Input: "hello"}); got.Status != event.Completed {
+		t.Errorf("another agent: %+v", got)
+	}
+	pr := e.refused(t, http.StatusNotFound, event.CodeNotFound, http.MethodPost, "/v1/runs", `{"agent":"wrong","input":"x"}`)
+	if len(pr.Known) < 5 {
+		t.Errorf("the answer names %v", pr.Known)
+	}
 }

@@ -74,7 +74,7 @@ func agentFiles(t testing.TB, fill ...string) string {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(testservers.Root(t), "examples/agents"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml"} {
+	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml"} {
 		path := filepath.Join(dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,22 +63,28 @@ func (p *production) submitSoon(t *testing.T, r request) run {
 // leader is the node that leads a stream.
 func (p *production) leader(t *testing.T, stream string) *testservers.Node {
 	t.Helper()
+	return p.nats.Named(p.stream(t, stream).CachedInfo().Cluster.Leader)
+}
+
+// stream opens a stream of JetStream, until the end of the test.
+func (p *production) stream(t *testing.T, name string) jetstream.Stream {
+	t.Helper()
 	nc, err := nats.Connect(p.nats.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	s, err := js.Stream(ctx, stream)
+	s, err := js.Stream(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.nats.Named(s.CachedInfo().Cluster.Leader)
+	return s
 }
 
 // All of NATS is away: new requests are told to come back, open streams stay and catch up afterwards.
@@ -175,5 +182,66 @@ func s3Down(t *testing.T, p *production) {
 	after := e.finish(t, request{Input: "write after"})
 	if got := e.get(t, after.Artifacts[0].URL); string(got.body) != "after" {
 		t.Errorf("the artifact from after: %q", got.body)
+	}
+}
+
+// Without any worker a run waits, and its stream says so; it begins when one is there.
+func nobodyWorks(t *testing.T, p *production) {
+	p.worker[0].Stop()
+	p.worker[1].Stop()
+	r := p.at[0].submit(t, request{Input: "is anybody there?"})
+	if r.Status != event.Pending {
+		t.Errorf("the run is %s", r.Status)
+	}
+	s := p.at[1].listen(t, "/v1/runs/"+r.RunID+"/events", sse)
+	defer s.close()
+	began := time.Now()
+	for m, err := s.next(); !strings.Contains(m.data, `"unattended"`); m, err = s.next() {
+		if err != nil || m.ofLog() {
+			t.Fatalf("after %v: %q, %v", time.Since(began), m.raw, err)
+		}
+	}
+	if took := time.Since(began); took < lease || took > 6*lease {
+		t.Errorf("unattended after %v", took)
+	}
+	p.worker[0].again()
+	p.worker[1].again()
+	if got := last(events(t, s.rest())); got.Type != event.RunCompleted {
+		t.Errorf("the run ends with %s", got.Type)
+	}
+	checkLog(t, p.at[0], r.SessionID)
+}
+
+// The catalog is a projection: dropped and rebuilt from the log it is the same.
+func catalogRebuilt(t *testing.T, p *production) {
+	e := p.at[0]
+	done := e.finish(t, request{TraceID: "b7ad6b7169203331b7ad6b7169203331", Input: "the last one"})
+	eventually(t, "the catalog to have the last run", func() bool {
+		a, err := e.try(t.Context(), http.MethodGet, "/v1/runs?status=completed&trace_id=b7ad6b7169203331b7ad6b7169203331", "")
+		return err == nil && strings.Contains(string(a.body), done.RunID)
+	})
+	before := p.catalog(t)
+	p.command("reindex")
+	if after := p.catalog(t); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("the catalog had %d runs and has %d, or they differ:\n%s\nwere\n%s", len(before), len(after),
+			strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+}
+
+// catalog lists all that a search gives.
+func (p *production) catalog(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for cursor := ""; ; {
+		page := into[struct {
+			Runs []json.RawMessage
+			Next string `json:"next_cursor"`
+		}](t, p.at[0].get(t, "/v1/runs?limit=50&cursor="+cursor))
+		for _, r := range page.Runs {
+			all = append(all, string(r))
+		}
+		if cursor = page.Next; cursor == "" {
+			return all
+		}
 	}
 }

@@ -38,7 +38,7 @@ func startProduction(t testing.TB) *production {
 	p.env = []string{
 		"RUNLOG_NATS_URL=" + p.nats.URL(), "RUNLOG_CATALOG_URL=" + p.pg.URL(), "RUNLOG_ARTIFACTS_URL=" + p.s3.URL(),
 		"RUNLOG_REPLICAS=3", "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=1s", "RUNLOG_PING=1s",
-		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(p.ledger), "$MODEL", p.talking.OpenAI(), "$CALLER", p.calling.OpenAI()),
+		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(p.ledger), "$MODEL", p.talking.OpenAI(), "$CALLER", p.calling.OpenAI(), "$CLAUDE", p.calling.Anthropic()),
 	}
 	p.command("migrate")
 	key := p.command("keys", "create", "--tenant", "acme", "--name", "tester", "--scopes", "audit")
@@ -159,6 +159,9 @@ var calm = []productionTest{
 	{"ASnapshotAndItsTailAreTheWhole", resumeFromSnapshot},
 	{"EveryCursorGetsAnHonestAnswer", cursors},
 	{"TextIsByteExact", byteExact},
+	{"AnOlderCursorThanWhatIsKeptGetsAReset", cursorTooOld},
+	{"ProvidersDifferByConfigurationOnly", providers},
+	{"LongToolsOnTwoWorkersAreExecutedOnce", longTools},
 	{"CancelReachesTheModel", cancelInModel},
 	{"CancelReachesTheTools", cancelInTool},
 	{"CancelLeavesAValidConversation", cancelledTurnIsValid},
@@ -192,4 +195,6 @@ var stormy = []productionTest{
 	{"S3IsDown", s3Down},
 	{"NATSIsDown", natsDown},
 	{"EverythingIsKilled", everythingKilled},
+	{"NobodyWorks", nobodyWorks},
+	{"TheCatalogIsRebuilt", catalogRebuilt},
 }

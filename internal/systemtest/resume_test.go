@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -161,26 +163,24 @@ func resumeFromSnapshot(t *testing.T, p *production) {
 		defer streams[i].close()
 	}
 	for i, s := range streams {
-		folded := s.snapshot()
+		folded := s.begins("snapshot")
 		if folded.Seq < 20 || folded.Run(r.RunID).Status != event.Running {
 			t.Errorf("%s: the snapshot is at %d, the run is %+v", s.form, folded.Seq, folded.Run(r.RunID))
 		}
 		goOnFolding(t, folded, events(t, s.until(event.RunCompleted)))
-		a := p.at[i].get(t, "/v1/sessions/"+r.SessionID+"/snapshot")
-		folded.Seq = into[event.Session](t, a).Seq
-		sameJSON(t, s.form+": snapshot and tail", folded.EncodePublic(), a.body)
+		sameConversation(t, s.form+": snapshot and tail", folded.EncodePublic(), p.at[i].get(t, "/v1/sessions/"+r.SessionID+"/snapshot").body)
 	}
 	checkLog(t, p.at[0], r.SessionID)
 }
 
-// snapshot reads the message with which a stream has to begin.
-func (s *stream) snapshot() *event.Session {
+// begins reads the message with which a stream has to begin: a snapshot or a reset.
+func (s *stream) begins(kind string) *event.Session {
 	s.t.Helper()
 	m, err := s.next()
 	for err == nil && m.kind == "" { // the retry hint
 		m, err = s.next()
 	}
-	if err != nil || m.kind != "snapshot" {
+	if err != nil || m.kind != kind {
 		s.t.Fatalf("%s begins with %q, %v", s.form, m.raw, err)
 	}
 	return snapshotOf(s.t, m)
@@ -233,5 +233,52 @@ func cursors(t *testing.T, p *production) {
 	pr := e.refused(t, http.StatusBadRequest, event.CodeUnknownDialect, http.MethodGet, "/v1/runs/"+r.RunID+"/events?dialect=klingon", "", "Accept", sse)
 	if len(pr.Known) == 0 {
 		t.Errorf("unknown dialect: %+v", pr)
+	}
+}
+
+// A cursor that is older than what the log still holds gets the fold, as a reset, and what follows. The other edge
+// has nothing of the session in its memory.
+func cursorTooOld(t *testing.T, p *production) {
+	one, other := p.at[0].with(p.rival), p.at[1].with(p.rival) // of a tenant whose catalog is not compared
+	r := one.finish(t, request{Agent: "demo", Input: "hello"})
+	before := into[event.Session](t, one.get(t, "/v1/sessions/"+r.SessionID+"/snapshot"))
+	p.forget(t, "log.0.rival."+r.SessionID, 30)
+	next := one.submit(t, request{SessionID: r.SessionID, Input: "tell"})
+	reach(t, one, next, event.TextDelta)
+	for _, w := range ways[:2] {
+		for _, cursor := range []string{"3", "0"} {
+			s := other.listen(t, "/v1/sessions/"+r.SessionID+"/events?after="+cursor, w.form)
+			folded := s.begins("reset")
+			if !folded.Run(next.RunID).Status.Terminal() {
+				goOnFolding(t, folded, events(t, s.until(event.RunCompleted)))
+			}
+			s.close()
+			if len(folded.Messages) != len(before.Messages)+2 {
+				t.Errorf("%s after %s: %d messages follow %d", w, cursor, len(folded.Messages), len(before.Messages))
+			}
+			sameConversation(t, w.form+": reset and tail", folded.EncodePublic(), other.get(t, "/v1/sessions/"+r.SessionID+"/snapshot").body)
+		}
+	}
+}
+
+// forget purges a session's frames before the one that holds an event.
+func (p *production) forget(t *testing.T, subject string, before event.Seq) {
+	t.Helper()
+	s := p.stream(t, "LOG_0")
+	for pos := uint64(1); ; {
+		m, err := s.GetMsg(t.Context(), pos, jetstream.WithGetMsgSubject(subject))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first, last event.Seq
+		fmt.Sscanf(m.Header.Get("Runlog-Seq"), "%d-%d", &first, &last)
+		if last >= before {
+			err = s.Purge(t.Context(), jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(m.Sequence))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		pos = m.Sequence + 1
 	}
 }

@@ -3,6 +3,8 @@ package systemtest
 import (
 	"bytes"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/runlog-dev/runlog/event"
@@ -95,7 +97,7 @@ func sameIDs(t *testing.T, p *production, mine, theirs edge, r run) {
 			t.Errorf("event %d shows %s", e.Seq, e.Data)
 		}
 	}
-	sameJSON(t, "my session after another tenant used its id", mine.get(t, "/v1/sessions/"+r.SessionID+"/snapshot").body, before)
+	sameConversation(t, "my session after another tenant used its id", mine.get(t, "/v1/sessions/"+r.SessionID+"/snapshot").body, before)
 	checkLog(t, mine, r.SessionID)
 	// The run's id is taken in this tenant alone.
 	body := string(event.Encode(map[string]string{"agent": "probe", "run_id": r.RunID, "input": "mine now"}))
@@ -109,4 +111,21 @@ func sameIDs(t *testing.T, p *production, mine, theirs edge, r run) {
 	plain := p.at[0].with(p.command("keys", "create", "--tenant", "acme"))
 	plain.refused(t, http.StatusForbidden, event.CodeForbidden, "GET", "/v1/sessions/"+r.SessionID+"/events?include=internal", "", "Accept", sse)
 	plain.refused(t, http.StatusForbidden, event.CodeForbidden, "GET", "/v1/sessions/"+r.SessionID+"/snapshot?include=internal", "")
+	keyLife(t, p)
+}
+
+// keyLife revokes a key before it was used: nobody takes it.
+func keyLife(t *testing.T, p *production) {
+	t.Helper()
+	secret := p.command("keys", "create", "--tenant", "short-lived", "--name", "gone")
+	list := strings.Fields(p.command("keys", "list", "--tenant", "short-lived"))
+	i := slices.IndexFunc(list, func(word string) bool { return strings.HasPrefix(word, "key_") })
+	if i < 0 || strings.Contains(strings.Join(list, " "), secret) {
+		t.Fatalf("keys list shows %v", list)
+	}
+	p.command("keys", "revoke", "--tenant", "short-lived", "--id", list[i])
+	p.at[0].with(secret).refused(t, http.StatusUnauthorized, event.CodeUnauthorized, "GET", "/v1/runs", "")
+	if again := p.command("keys", "list", "--tenant", "short-lived"); !strings.Contains(again, "revoked") {
+		t.Errorf("keys list shows %s", again)
+	}
 }

@@ -72,6 +72,11 @@ func terminalOutcomes(t *testing.T, d *dev) {
 		t.Errorf("an unknown agent gives %d lines", len(list))
 	}
 	terminalJSON[event.Event](t, d, 2, "run")
+	failed := logged(terminalJSON[event.Event](t, d, 1, "run", "talk", "--agent", "talker"))
+	var why event.RunFailedData
+	if err := last(failed).Into(&why); err != nil || last(failed).Type != event.RunFailed || why.Code != event.CodeUnavailable {
+		t.Errorf("without a model the run ends with %s, %+v", last(failed).Type, why)
+	}
 	terminalJSON[event.Event](t, d, 1, "attach", "run_nobody")
 	_, stderr, code := runlog(t, nil, "run", "x", "--server", testservers.FreeAddr(t), "--json")
 	if code != 1 || !strings.Contains(stderr, "runlog dev") {
