@@ -19,6 +19,7 @@ type run struct {
 	inStep    bool
 	usage     event.Usage // of its steps
 	children  bool
+	paused    bool         // it waits for a larger budget
 	reasoning []*reasoning // of the answer that has not begun
 	message   *message     // the answer that is being written
 	answer    string       // the last message it completed
@@ -179,8 +180,8 @@ func (c *Checker) recovered(e event.Event, r *run) {
 	if d.Attempt != r.attempt+1 {
 		c.wrong(ClaimRecovered, "is attempt %d, after attempt %d", d.Attempt, r.attempt)
 	}
-	if d.FromSeq >= e.Seq {
-		c.wrong(ClaimRecovered, "goes on from event %d", d.FromSeq)
+	if d.FromSeq != c.owner.seq-1 {
+		c.wrong(ClaimRecovered, "goes on from event %d, the last one before the claim is %d", d.FromSeq, c.owner.seq-1)
 	}
 	r.attempt = d.Attempt
 }
@@ -217,6 +218,7 @@ func (c *Checker) status(e event.Event, r *run) {
 		}
 	}
 	r.status, r.expires = d.Status, event.Time{}
+	r.paused = d.Status == event.WaitingApproval && d.Reason == "budget"
 	if d.ExpiresAt != nil {
 		r.expires = *d.ExpiresAt
 	}
@@ -273,7 +275,7 @@ func (c *Checker) completed(e event.Event, r *run) {
 	if id := d.Output.MessageID; id != "" && id != r.answer {
 		c.wrong(RunResult, "gives message %s, its last one is %q", id, r.answer)
 	}
-	if r.status != event.Running {
+	if r.status != event.Running && d.FinishReason != event.FinishStopped {
 		c.wrong(RunStatus, "completes while %s", r.status)
 	}
 	u := d.Usage

@@ -10,6 +10,7 @@ import (
 type owner struct {
 	worker   string
 	attempt  int
+	seq      event.Seq // of the claim
 	released bool
 	drained  bool   // it let go with a run to go on with
 	found    string // the run that was going on at the claim
@@ -46,7 +47,7 @@ func (c *Checker) claimed(e event.Event) {
 		c.wrong(ClaimNumber, "is number %d, after number %d", d.Attempt, c.owner.attempt)
 	}
 	taken := c.owner.worker != "" && (!c.owner.released || c.owner.drained)
-	c.owner = owner{worker: d.Worker, attempt: d.Attempt}
+	c.owner = owner{worker: d.Worker, attempt: d.Attempt, seq: e.Seq}
 	if run := c.active(); run != nil {
 		c.owner.found = run.id
 		if taken {
@@ -84,8 +85,11 @@ func (c *Checker) left() string {
 		return ""
 	}
 	waits := 0
+	if run.paused {
+		waits++
+	}
 	for _, call := range c.calls {
-		if call.run != run.id || call.done {
+		if call.run != run.id || call.done || run.paused {
 			continue
 		}
 		if call.executor != event.ByClient && !call.asked {

@@ -71,7 +71,7 @@ func (c *Checker) callStarted(e event.Event, r *run) {
 	if !ok {
 		return
 	}
-	if c.calls[d.CallID] != nil || d.CallID == "" {
+	if there := c.calls[d.CallID]; d.CallID == "" || there != nil && !there.discarded {
 		c.wrong(CallPair, "call %q was begun before", d.CallID)
 		return
 	}

@@ -278,7 +278,7 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 			if errors.Is(err, ErrFenced) {
 				return Head{}, fmt.Errorf("append to %s: %w", w.key, err)
 			}
-			if err != nil {
+			if err != nil && w.ctx.Err() == nil {
 				w.log.opts.Logger.Warn("append waits for the event log", "tenant", w.key.Tenant, "session", w.key.Session, "err", err)
 			}
 		}

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -44,7 +46,7 @@ func (j *journal) Append(events ...event.Event) error {
 func (j *journal) append(events []event.Event) error {
 	for i := range events {
 		if !delta(events[i].Type) {
-			events[i].Data = j.redactor.JSON(events[i].Data)
+			j.redact(&events[i])
 		}
 	}
 	stored, err := j.writer.Append(events...)
@@ -63,6 +65,18 @@ func (j *journal) append(events []event.Event) error {
 		j.snapshot()
 	}
 	return nil
+}
+
+// redact cuts the secrets out of an event. The hash of a message is that of what
+// is left.
+func (j *journal) redact(e *event.Event) {
+	clean := j.redactor.JSON(e.Data)
+	var d event.MessageCompletedData
+	if e.Type == event.MessageCompleted && !bytes.Equal(clean, e.Data) && json.Unmarshal(clean, &d) == nil {
+		d.SHA256 = event.TextHash(d.Parts)
+		clean = event.Encode(d)
+	}
+	e.Data = clean
 }
 
 // delta reports whether an event's text was redacted as part of its stream: a

@@ -45,6 +45,7 @@ func newBench(t *testing.T, lease time.Duration) *bench {
 	t.Cleanup(func() { _ = store.Close() })
 	b := &bench{t: t, server: srv, lease: lease, store: store}
 	b.log, _ = b.open()
+	t.Cleanup(b.audit)
 	return b
 }
 
