@@ -68,7 +68,9 @@ func (s *Server) copilotInfo(w http.ResponseWriter, r *http.Request, _ *call) er
 	return nil
 }
 
-// copilotConnect tells all runs of a thread, the one under way to its end.
+// copilotConnect tells all runs of a thread, the one under way to its end. A
+// client that has messages already gets the conversation as it is now: it would
+// add the texts of a replay to those that it has.
 func (s *Server) copilotConnect(w http.ResponseWriter, r *http.Request, c *call) error {
 	body, err := readBody(w, r, s.maxHistory())
 	if err != nil {
@@ -103,7 +105,7 @@ func (s *Server) copilotReplay(w http.ResponseWriter, r *http.Request, c *call, 
 		return s.emptyStream(w, req.Transport)
 	}
 	req.Key, req.NoFollow = k, true
-	req.Snapshot = req.After.Seq == 0 && fold.Seq > replayed
+	req.Snapshot = req.After.Seq == 0 && (fold.Seq > replayed || len(in.Messages) > 0)
 	// Waits that are over by now do not end it.
 	if run := fold.Active(); run != nil && fold.Parked() == nil {
 		req.NoFollow = false

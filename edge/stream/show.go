@@ -34,7 +34,10 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (done boo
 
 // showOne sends one event and makes it the viewer's position.
 func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
-	mine := v.req.RunID == "" || e.RunID == v.req.RunID
+	mine, err := v.mine(ctx, e)
+	if err != nil {
+		return err
+	}
 	if mine && out != nil && v.replaying {
 		taken, shown, err := v.gather(ctx, out, e)
 		if err != nil {
@@ -108,6 +111,9 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 
 // note follows the viewer's run.
 func (v *Viewer) note(e *entry) {
+	if v.req.RunID != "" && e.RunID != v.req.RunID {
+		return // a sub-agent's: its end is not the run's
+	}
 	if v.req.Ends != nil && v.req.Ends(e.Event) {
 		v.over = true
 	}

@@ -78,6 +78,7 @@ type Viewer struct {
 	caught  bool      // has been at the end once
 	events  int       // shown until then
 	bytes   int
+	sub     subRun // the last one of a sub-agent
 	ring    [64]*entry
 }
 

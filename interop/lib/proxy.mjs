@@ -102,7 +102,7 @@ export class Proxy {
   }
 
   #counts(block, ends) {
-    const message = ends === '\n\n' ? /^data:/m.test(block) : !/^\{"type":"(ping|heartbeat)"/.test(block)
+    const message = ends === '\n\n' ? /^data:/m.test(block) : !/^\{("jsonrpc":"2.0","method":"agent.event","params":\{)?"type":"(ping|heartbeat)"/.test(block)
     if (!message) return false
     this.messages++
     const id = /^id: ?(.*)$/m.exec(block)

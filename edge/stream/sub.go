@@ -1,0 +1,68 @@
+package stream
+
+import (
+	"context"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A subRun is a run that was met in the session, and whether it belongs to the
+// viewer's run: as a sub-agent's, or a sub-agent's of that.
+type subRun struct {
+	id   string
+	mine bool
+}
+
+// mine reports whether an event belongs to what the viewer shows. A sub-agent's
+// events name their agent; whose it is, the session says.
+func (v *Viewer) mine(ctx context.Context, e *entry) (bool, error) {
+	switch {
+	case v.req.RunID == "" || e.RunID == v.req.RunID:
+		return true, nil
+	case e.Agent == "" || e.hidden:
+		return false, nil
+	case e.RunID == v.sub.id:
+		return v.sub.mine, nil
+	}
+	mine, err := v.descends(ctx, e)
+	if err == nil {
+		v.sub = subRun{e.RunID, mine}
+	}
+	return mine, err
+}
+
+// descends follows the parents of an event's run.
+func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
+	f := &v.topic.fold
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.foldThrough(ctx, e.Seq-1); err != nil {
+		return false, err
+	}
+	id := parent(f.s, e.RunID)
+	if e.Type == event.RunStarted {
+		var d event.RunStartedData
+		if e.Into(&d) == nil {
+			id = d.ParentRunID
+		}
+	}
+	for range maxDepth {
+		if id == v.req.RunID {
+			return true, nil
+		}
+		if id = parent(f.s, id); id == "" {
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// maxDepth bounds how deep sub-agents are looked for.
+const maxDepth = 32
+
+func parent(s *event.Session, runID string) string {
+	if r := s.Run(runID); r != nil {
+		return r.ParentRunID
+	}
+	return ""
+}
