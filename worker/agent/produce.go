@@ -2,7 +2,11 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +64,45 @@ type artifactLog struct {
 
 	mu      sync.Mutex
 	writers []*artifactWriter
+	again   []*event.Artifact // of lost attempts of the call, that none has taken up yet
+}
+
+// newArtifactLog finds what the call's lost attempts have completed: when the
+// same is written again, it is not a second artifact.
+func newArtifactLog(t *toolCall) *artifactLog {
+	l := &artifactLog{call: t}
+	if t.call.Attempt < 2 {
+		return l
+	}
+	used := map[string]bool{} // by calls that have their result
+	for _, c := range t.view.ToolCalls {
+		if c.Artifact != nil {
+			used[c.Artifact.ArtifactID] = true
+		}
+		for _, p := range c.Content {
+			used[p.ArtifactID] = true
+		}
+	}
+	for _, a := range t.view.Artifacts {
+		mine := a.CallID == "" || a.CallID == t.call.CallID // a fold from a snapshot does not know
+		if a.RunID == t.run.id && mine && a.Status == event.Completed && !used[a.ArtifactID] {
+			l.again = append(l.again, a)
+		}
+	}
+	return l
+}
+
+// same takes up what a lost attempt has completed with this content, or nil.
+func (l *artifactLog) same(p event.Part, sha256 string) *event.Artifact {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, a := range l.again {
+		if a.Name == p.Name && a.MediaType == p.MediaType && a.Bytes == p.Bytes && a.SHA256 == sha256 {
+			l.again = slices.Delete(l.again, i, i+1)
+			return a
+		}
+	}
+	return nil
 }
 
 func (l *artifactLog) create(ctx context.Context, name, mediaType string) (tool.ArtifactWriter, error) {
@@ -69,15 +112,19 @@ func (l *artifactLog) create(ctx context.Context, name, mediaType string) (tool.
 	if err != nil {
 		return nil, err
 	}
-	w := &artifactWriter{call: l.call, blob: blob, part: event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, URL: "/artifacts/" + id}}
-	err = w.log(event.ArtifactStarted, event.ArtifactStartedData{ArtifactID: id, CallID: l.call.call.CallID, Name: name, MediaType: mediaType})
-	if err != nil {
-		blob.Abort()
+	w := &artifactWriter{from: l, call: l.call, blob: blob, sum: sha256.New(),
+		part: event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, URL: "/artifacts/" + id}}
+	l.mu.Lock()
+	l.writers = append(l.writers, w)
+	silent := len(l.again) > 0 // until it shows that it is another one
+	l.mu.Unlock()
+	if silent {
+		return w, nil
+	}
+	if err := w.announce(); err != nil {
+		w.Abort()
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writers = append(l.writers, w)
 	return w, nil
 }
 
@@ -112,13 +159,22 @@ func (l *artifactLog) close() {
 // An artifactWriter is one artifact of a call. Its bytes are the tool's own:
 // artifacts are not redacted.
 type artifactWriter struct {
+	from *artifactLog
 	call *toolCall
 	blob Blob
 	part event.Part
+	sum  hash.Hash
 
-	last     time.Time
-	reported int64
-	done     bool
+	announced bool
+	last      time.Time
+	reported  int64
+	done      bool
+}
+
+func (w *artifactWriter) announce() error {
+	w.announced = true
+	return w.log(event.ArtifactStarted, event.ArtifactStartedData{
+		ArtifactID: w.part.ArtifactID, CallID: w.call.call.CallID, Name: w.part.Name, MediaType: w.part.MediaType})
 }
 
 func (w *artifactWriter) log(t event.Type, data any) error {
@@ -131,10 +187,11 @@ const progressBytes = 64 << 10
 func (w *artifactWriter) Write(p []byte) (int, error) {
 	n, err := w.blob.Write(p)
 	w.part.Bytes += int64(n)
+	w.sum.Write(p[:n])
 	if err != nil {
 		return n, err
 	}
-	if w.part.Bytes-w.reported >= progressBytes && time.Since(w.last) >= progressEvery {
+	if w.announced && w.part.Bytes-w.reported >= progressBytes && time.Since(w.last) >= progressEvery {
 		w.last, w.reported = time.Now(), w.part.Bytes
 		err = w.log(event.ArtifactProgress, event.ArtifactProgressData{ArtifactID: w.part.ArtifactID, Bytes: w.part.Bytes})
 	}
@@ -142,6 +199,16 @@ func (w *artifactWriter) Write(p []byte) (int, error) {
 }
 
 func (w *artifactWriter) Commit(ctx context.Context) (event.Part, error) {
+	if !w.announced {
+		if a := w.from.same(w.part, hex.EncodeToString(w.sum.Sum(nil))); a != nil {
+			w.Abort()
+			w.part.ArtifactID, w.part.URL = a.ArtifactID, a.URL
+			return w.part, nil
+		}
+		if err := w.announce(); err != nil {
+			return event.Part{}, err
+		}
+	}
 	w.done = true
 	bytes, sum, err := w.blob.Commit(ctx)
 	if err != nil {

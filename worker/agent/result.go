@@ -69,7 +69,7 @@ func wholeText(f fitted) (text, mediaType string) {
 
 // keep writes the whole of a result as an artifact.
 func (t *toolCall) keep(ctx context.Context, text, mediaType string) (event.Part, error) {
-	artifacts := &artifactLog{call: t}
+	artifacts := newArtifactLog(t)
 	defer artifacts.close()
 	w, err := artifacts.create(ctx, t.call.Name+"-result.txt", mediaType)
 	if err != nil {
