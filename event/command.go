@@ -107,6 +107,14 @@ type Limits struct {
 	WallMS    int64   `json:"wall_ms,omitempty"`
 }
 
+func (l *Limits) add(o Limits) {
+	l.Steps += o.Steps
+	l.ToolCalls += o.ToolCalls
+	l.Tokens += o.Tokens
+	l.CostUSD += o.CostUSD
+	l.WallMS += o.WallMS
+}
+
 // ToolNames is "all", "none" or a list of tool names.
 type ToolNames struct {
 	All   bool

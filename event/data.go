@@ -127,6 +127,8 @@ type (
 		Reason   string `json:"reason,omitempty"`
 		// ExpiresAt is when a run that waits for somebody goes on without.
 		ExpiresAt *Time `json:"expires_at,omitempty"`
+		// Raised is what a paused run was given besides, when it goes on.
+		Raised *Limits `json:"raised,omitempty"`
 	}
 	RunOutput struct {
 		MessageID string `json:"message_id,omitempty"`
@@ -158,6 +160,7 @@ type (
 		Kind  string  `json:"kind"` // steps, tool_calls, tokens, cost_usd, wall
 		Limit float64 `json:"limit"`
 		Used  float64 `json:"used"`
+		Scope string  `json:"scope,omitempty"` // session: the limit is of all its runs together
 	}
 	CustomData struct {
 		Name  string          `json:"name"`
@@ -174,11 +177,22 @@ type (
 	StepStartedData struct {
 		Step  int    `json:"step"` // 1, 2, … within the run
 		Model string `json:"model"`
+		// Fallback is 0 for the agent's own model, 1, 2, … for those after it.
+		Fallback int `json:"fallback,omitempty"`
+		// Reserved is what the request is thought to cost before any answer; it
+		// is counted for attempts of which nobody tells the true cost.
+		Reserved *Reserved `json:"reserved,omitempty"`
+	}
+	Reserved struct {
+		Tokens  int64   `json:"tokens,omitempty"`
+		CostUSD float64 `json:"cost_usd,omitempty"`
 	}
 	StepCompletedData struct {
 		Step         int          `json:"step"`
 		FinishReason FinishReason `json:"finish_reason"`
 		Usage        Usage        `json:"usage"`
+		// Fallback says which model the next step asks, if another one.
+		Fallback int `json:"fallback,omitempty"`
 	}
 	MessageStartedData struct {
 		MessageID string `json:"message_id"`

@@ -60,6 +60,8 @@ var folds = map[Type]func(*Session, Event) error{
 	StateDelta:         on((*Session).stateDelta),
 	ActivitySnapshot:   on((*Session).activitySnapshot),
 	ActivityDelta:      on((*Session).activityDelta),
+	Custom:             on((*Session).custom),
+	BudgetExceeded:     on((*Session).budgetExceeded),
 	CommandIgnored:     on((*Session).commandIgnored),
 }
 
@@ -126,6 +128,7 @@ func (s *Session) runStarted(e Event, d RunStartedData) {
 	r := s.run(e)
 	at := e.Time
 	r.StartedAt, r.Agent, r.Status = &at, d.Agent, Pending
+	r.Internal = e.Internal
 	r.ParentRunID, r.ParentCallID, r.Resumes = d.ParentRunID, d.ParentCallID, d.Resumes
 	r.Book.Attempt, r.Book.Config = d.Attempt, d.Config
 	s.dequeue(e.RunID)
@@ -137,7 +140,11 @@ func (s *Session) dequeue(runID string) {
 }
 
 func (s *Session) runRecovered(e Event, d RunRecoveredData) {
-	s.run(e).Book.Attempt = d.Attempt
+	b := s.run(e).Book
+	b.Attempt = d.Attempt
+	if b.InStep && b.Answer == "" {
+		b.lose()
+	}
 	for _, a := range s.Artifacts {
 		if a.RunID == e.RunID && a.Status == Writing {
 			a.Status = Abandoned
@@ -147,7 +154,23 @@ func (s *Session) runRecovered(e Event, d RunRecoveredData) {
 
 func (s *Session) runStatus(e Event, d RunStatusData) {
 	r := s.run(e)
+	r.Book.waits(e.Time, d.ExpiresAt != nil)
 	r.Status, r.ExpiresAt = d.Status, d.ExpiresAt
+	if d.Status == Running && r.Book.Exceeded != nil {
+		s.raise(r, d.Raised)
+	}
+}
+
+func (s *Session) budgetExceeded(e Event, d BudgetExceededData) { s.run(e).Book.Exceeded = &d }
+
+// raise adds to the budget that had paused the run.
+func (s *Session) raise(r *Run, by *Limits) {
+	if by != nil && r.Book.Exceeded.Scope == ScopeSession {
+		s.Book.Raised.add(*by)
+	} else if by != nil {
+		r.Book.Raised.add(*by)
+	}
+	r.Book.Exceeded = nil
 }
 
 func (s *Session) runCompleted(e Event, d RunCompletedData) {
@@ -185,12 +208,18 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 
 func (s *Session) stepStarted(e Event, d StepStartedData) {
 	b := s.run(e).Book
-	b.Step, b.InStep, b.Answer = d.Step, true, ""
+	b.Step, b.InStep, b.Answer, b.Fallback, b.Reserved = d.Step, true, "", d.Fallback, d.Reserved
 }
 
 func (s *Session) stepCompleted(e Event, d StepCompletedData) {
 	r := s.run(e)
-	r.Book.InStep, r.Book.Finish = false, d.FinishReason
+	r.Book.InStep, r.Book.Finish, r.Book.Reserved = false, d.FinishReason, nil
+	if r.Book.Answer == "" {
+		r.Book.Vain++
+	}
+	if d.Fallback > 0 {
+		r.Book.Fallback = d.Fallback
+	}
 	r.Usage.Add(d.Usage)
 	r.Usage.Steps = d.Step
 	s.progressed()
@@ -234,9 +263,17 @@ func (s *Session) messageCompleted(e Event, d MessageCompletedData) {
 	}
 }
 
+// countedElsewhere: by run.recovered, or by its step.
+func countedElsewhere(reason string) bool {
+	return reason == TakenOver || reason == HandedOver || reason == string(CodeBudget)
+}
+
 // messageDiscarded takes back an abandoned attempt of the model: its text, its
 // reasoning and its tool calls, none of which ran.
-func (s *Session) messageDiscarded(_ Event, d MessageDiscardedData) {
+func (s *Session) messageDiscarded(e Event, d MessageDiscardedData) {
+	if r := s.runs[e.RunID]; r != nil && !countedElsewhere(d.Reason) {
+		r.Book.lose()
+	}
 	s.Book.Reasoning = nil
 	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.MessageID == d.MessageID })
 	s.ToolCalls = slices.DeleteFunc(s.ToolCalls, func(c *ToolCall) bool {

@@ -25,6 +25,8 @@ type View struct {
 	// without result left open, texts that are being written as far as they are.
 	Transcript bool
 	Public     bool // without what is internal
+	// Cut is what is left out of a request; nil: what the log says of RunID.
+	Cut *Cut
 }
 
 // OpenAIMessages returns the messages array of a chat-completions request that
@@ -100,6 +102,7 @@ func (v View) turns(s *Session) (system string, turns []*turn) {
 	}
 	b := v.builder(s)
 	shown := without(s.Messages, func(m *Message) bool { return !v.shows(b.runs, m) })
+	shown = b.cut(s, shown)
 	for i, m := range shown {
 		b.add(m, i == len(shown)-1)
 	}
@@ -127,6 +130,31 @@ type turnBuilder struct {
 	used   map[string]bool // calls that have been placed
 	system []string
 	turns  []*turn
+	short  map[string]bool // messages whose calls' results are shortened
+}
+
+// cut leaves out what is too much for the model.
+func (b *turnBuilder) cut(s *Session, shown []*Message) []*Message {
+	if b.Transcript {
+		return shown
+	}
+	cut := s.CutOf(b.RunID)
+	if b.Cut != nil {
+		cut = *b.Cut
+	}
+	if cut.Results != "" && s.messages[cut.Results] != nil {
+		b.short = map[string]bool{}
+		for _, m := range shown {
+			if b.short[m.MessageID] = true; m.MessageID == cut.Results {
+				break
+			}
+		}
+	}
+	list, some := cut.kept(shown)
+	if some {
+		b.say(wordCut)
+	}
+	return list
 }
 
 func (v View) builder(s *Session) *turnBuilder {
@@ -262,6 +290,9 @@ func (b *turnBuilder) appendCall(blocks []block, c *ToolCall, m *Message) []bloc
 
 func (b *turnBuilder) wire(c *ToolCall) *wireCall {
 	w := &wireCall{id: c.CallID, name: c.Name, raw: c.Args + string(c.growing), result: c.result(), failed: c.Status != Completed}
+	if b.short[c.MessageID] {
+		w.result = c.shortened(w.result)
+	}
 	var note string
 	w.args, note = objectArgs(w.raw)
 	if b.Transcript {

@@ -50,6 +50,8 @@ type Book struct {
 	// Claims counts claims since the last step or tool result: a session that
 	// kills its workers never makes progress.
 	Claims int `json:"claims,omitempty"`
+	// Raised is what was added to the budget of the whole session.
+	Raised Limits `json:"raised,omitzero"`
 }
 
 // A Claim says which worker took the session over, and whether it let go.
@@ -164,6 +166,7 @@ type Run struct {
 	By           string       `json:"by,omitempty"` // of a cancelled run
 	Reason       string       `json:"reason,omitempty"`
 	Usage        Usage        `json:"usage"`
+	Internal     bool         `json:"internal,omitempty"` // a sub-agent's that clients do not see
 	Book         *RunBook     `json:"book,omitempty"`
 }
 
@@ -177,6 +180,53 @@ type RunBook struct {
 	First   Seq          `json:"first,omitempty"`   // the run's first event
 	Last    Seq          `json:"last,omitempty"`    // its terminal event
 	Config  *RunConfig   `json:"config,omitempty"`
+
+	Cut      *Cut      `json:"cut,omitempty"`      // of its requests
+	Fallback int       `json:"fallback,omitempty"` // of the last step's model
+	Vain     int       `json:"vain,omitempty"`     // steps that ended without an answer
+	Reserved *Reserved `json:"reserved,omitempty"` // of the step that is open
+	Lost     Reserved  `json:"lost,omitzero"`      // by attempts that came to nothing
+	// Exceeded is the budget that a paused run is out of, and Raised what was
+	// added to its budgets so far.
+	Exceeded *BudgetExceededData `json:"exceeded,omitempty"`
+	Raised   Limits              `json:"raised,omitzero"`
+	// WaitedMS is how long the run has waited for people, until Parked if it
+	// does now.
+	WaitedMS int64 `json:"waited_ms,omitempty"`
+	Parked   *Time `json:"parked,omitempty"`
+}
+
+// ScopeSession marks a budget of all runs of a session together.
+const ScopeSession = "session"
+
+// Why an attempt of a worker that is gone was taken back.
+const (
+	TakenOver  = "worker_lost"
+	HandedOver = "handed_over"
+)
+
+// lose counts what an attempt without a result is thought to have cost.
+func (b *RunBook) lose() {
+	if b.Reserved != nil {
+		b.Lost.Tokens += b.Reserved.Tokens
+		b.Lost.CostUSD += b.Reserved.CostUSD
+	}
+}
+
+// waits counts the time that a run spends parked.
+func (b *RunBook) waits(now Time, parked bool) {
+	switch {
+	case parked && b.Parked == nil:
+		b.Parked = &now
+	case !parked && b.Parked != nil:
+		b.WaitedMS += now.Sub(b.Parked.Time).Milliseconds()
+		b.Parked = nil
+	}
+}
+
+// Paused reports that the run waits for a larger budget.
+func (r *Run) Paused() bool {
+	return r.Book != nil && r.Book.Exceeded != nil && r.Status == WaitingApproval
 }
 
 // RunError says why a run failed.
@@ -337,6 +387,9 @@ func (s *Session) Parked() *Run {
 	run := s.Active()
 	if run == nil || run.Status != WaitingApproval && run.Status != WaitingTool {
 		return nil
+	}
+	if run.Paused() {
+		return run
 	}
 	waits := false
 	for _, c := range s.ToolCalls {

@@ -51,6 +51,9 @@ func (t *turn) run(drain context.Context) error {
 	defer keep()
 	for {
 		err := t.claimed(ctx, drain, stop)
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, eventlog.ErrFenced) {
+			return cause // why whatever was going on broke off
+		}
 		if errors.Is(err, errContended) {
 			continue // somebody else appended between look and claim: look again
 		}
@@ -324,8 +327,15 @@ func (t *turn) setTimers(ctx context.Context, runID string) error {
 	for _, a := range view.Approvals {
 		expires[a.CallID] = a.ExpiresAt
 	}
+	if run.Paused() {
+		expires = map[string]event.Time{"": *run.ExpiresAt}
+	}
 	for callID, at := range expires {
-		cmd := event.Command{CommandID: runID + "." + callID + ".expire", Kind: event.Expire, SessionID: t.key.Session,
+		id := runID + "." + callID + ".expire"
+		if callID == "" { // a run may be paused several times
+			id = fmt.Sprintf("%s.%d.expire", runID, at.UnixMicro())
+		}
+		cmd := event.Command{CommandID: id, Kind: event.Expire, SessionID: t.key.Session,
 			RunID: runID, TraceID: run.TraceID, CallID: callID, By: agent.ByExpiry, Time: at}
 		if err := t.w.log.SetTimer(ctx, t.key, cmd, at.Time); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 type Agent struct {
 	Definition Definition
 	Model      model.Model
+	Fallback   []model.Model // as in the definition
 	Sources    []tool.Source
 	system     *template.Template
 }

@@ -14,7 +14,8 @@ type Definition struct {
 	Name        string
 	Description string
 	Model       ModelConfig
-	System      string // Go template; see Prompt
+	Fallback    []ModelConfig // asked in this order when those before it are not there
+	System      string        // Go template; see Prompt
 	Tools       []ToolConfig
 	Emit        event.Emit
 	Limits      Limits
@@ -28,6 +29,10 @@ type ModelConfig struct {
 	// Script is what provider scripted plays, the text of the file ScriptName.
 	Script     []byte
 	ScriptName string
+	// Context is how many tokens a request and its answer may have together;
+	// 0: as many as there are.
+	Context int
+	Price   Price
 }
 
 // A ToolConfig is one entry of an agent's tools: exactly one of MCP, Builtin and
@@ -57,8 +62,18 @@ type Limits struct {
 	Steps      int
 	ToolCalls  int
 	Tokens     int64
+	CostUSD    float64
 	Wall       time.Duration
-	ToolResult int // encoded bytes of a result in its event
+	ToolResult int    // encoded bytes of a result in its event
+	Session    Budget // of all runs of the session together
+	// Pause parks a run that is out of budget until somebody resumes it, at most
+	// for ResumeWithin (0: a day); without it the run fails.
+	Pause        bool
+	ResumeWithin time.Duration
+}
+
+func (l Limits) budget() Budget {
+	return Budget{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD, Wall: l.Wall}
 }
 
 // Default limits.
@@ -80,12 +95,13 @@ func (l Limits) narrowed(by *event.Limits) Limits {
 		l.Steps = lower(l.Steps, by.Steps)
 		l.ToolCalls = lower(l.ToolCalls, by.ToolCalls)
 		l.Tokens = lower(l.Tokens, by.Tokens)
+		l.CostUSD = lower(l.CostUSD, by.CostUSD)
 		l.Wall = lower(l.Wall, time.Duration(by.WallMS)*time.Millisecond)
 	}
 	return l
 }
 
-type number interface{ ~int | ~int64 }
+type number interface{ ~int | ~int64 | ~float64 }
 
 func first[N number](n, fallback N) N {
 	if n > 0 {

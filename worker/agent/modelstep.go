@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -19,17 +20,15 @@ const maxRetryAfter = 2 * time.Minute
 // modelStep asks the model once, with retries, and logs its answer. A step that
 // a worker left unanswered goes on under its old number.
 func (r *Run) modelStep(ctx context.Context, view *event.Session, run *event.Run) error {
-	system, err := r.agent.prompt(view, run)
+	r.fallback = min(run.Book.Fallback, len(r.agent.Fallback))
+	req, err := r.request(ctx, view, run)
 	if err != nil {
-		return err
-	}
-	if err := r.listTools(ctx); err != nil {
 		return err
 	}
 	step := run.Book.Step
 	if !run.Book.InStep {
 		step++
-		if err := r.Journal.Append(r.event(event.StepStarted, event.StepStartedData{Step: step, Model: r.agent.Definition.Model.Name})); err != nil {
+		if err := r.Journal.Append(r.stepStarted(step, req)); err != nil {
 			return err
 		}
 	}
@@ -37,19 +36,93 @@ func (r *Run) modelStep(ctx context.Context, view *event.Session, run *event.Run
 	if err := r.Journal.Sync(ctx); err != nil {
 		return err
 	}
-	req := model.Request{Session: view, RunID: r.id, System: system, Tools: modelTools(r.specs), MaxTokens: r.agent.Definition.Model.MaxTokens}
 	return r.ask(ctx, req, step)
+}
+
+func (r *Run) stepStarted(step int, req request) event.Event {
+	return r.event(event.StepStarted, event.StepStartedData{Step: step, Model: r.model().config.Name, Fallback: r.fallback, Reserved: req.reserved})
+}
+
+// A request is what the model is asked, with what is reserved for it.
+type request struct {
+	model.Request
+	reserved *event.Reserved
+	capped   bool // a budget bounds the answer
+}
+
+// request puts the model's request together. It fits the model's context and
+// the run's budgets.
+func (r *Run) request(ctx context.Context, view *event.Session, run *event.Run) (request, error) {
+	system, err := r.agent.prompt(view, run)
+	if err != nil {
+		return request{}, err
+	}
+	if err := r.listTools(ctx); err != nil {
+		return request{}, err
+	}
+	m := r.model()
+	req := request{Request: model.Request{Session: view, RunID: r.id, System: system, Tools: modelTools(r.specs), MaxTokens: m.config.MaxTokens}}
+	counts := r.counts(view)
+	tokens := int64(0)
+	if counts || m.config.Context > 0 {
+		if tokens, err = r.fit(&req, m.config); err != nil {
+			return req, err
+		}
+	}
+	if run.Book.InStep {
+		return req, nil // it was reserved
+	}
+	answer, err := r.reserve(view, tokens)
+	if err != nil {
+		return req, err
+	}
+	if answer > 0 && (req.MaxTokens == 0 || answer < int64(req.MaxTokens)) {
+		req.MaxTokens, req.capped = int(answer), true
+	}
+	if counts {
+		req.reserved = &event.Reserved{Tokens: tokens, CostUSD: m.price.of(event.Usage{InputTokens: tokens})}
+	}
+	return req, nil
+}
+
+// bytesPerToken estimates tokens from the bytes of a request. It is low: a
+// request is thought larger than it is, for most languages.
+const bytesPerToken = 3
+
+// fit cuts the conversation so that request and answer fit the model's context,
+// which the log says before the model is asked, and estimates the request.
+func (r *Run) fit(req *request, m ModelConfig) (tokens int64, err error) {
+	tools := len(event.Encode(req.Tools))
+	limit := math.MaxInt
+	if m.Context > 0 {
+		limit = max(0, (m.Context-first(m.MaxTokens, m.Context/4))*bytesPerToken-tools)
+	}
+	cut, size := req.Session.Fit(event.View{System: req.System, RunID: r.id}, limit)
+	if size > limit {
+		return 0, &Failure{Code: event.CodeTooLarge, Message: fmt.Sprintf(
+			"the request takes about %d tokens even without what can be left out; with %d for the answer that is more than the model's context of %d",
+			(size+tools)/bytesPerToken, first(m.MaxTokens, m.Context/4), m.Context)}
+	}
+	if cut != req.Session.CutOf(r.id) {
+		e := r.hidden(true, event.Custom, event.CustomData{Name: event.CutEvent, Value: event.Encode(cut)})
+		if err := r.Journal.Append(e); err != nil {
+			return 0, err
+		}
+		req.Session = r.Journal.View()
+	}
+	return int64((size + tools) / bytesPerToken), nil
 }
 
 // ask calls the model until an answer is complete. Each attempt that broke is
 // taken back by an event.
-func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
+func (r *Run) ask(ctx context.Context, req request, step int) error {
 	for retry := 1; ; retry++ {
 		req.Attempt = retry
 		a := newAnswer(r, req.Session)
-		result, err := r.stream(ctx, req, a)
+		result, err := r.stream(ctx, req.Request, a)
+		result.Usage.CostUSD = r.model().price.of(result.Usage)
 		if err == nil {
-			return a.complete(step, result)
+			return a.complete(step, req.finished(result))
 		}
 		if errors.Is(err, ErrDrained) {
 			a.drop()
@@ -62,9 +135,16 @@ func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
 		if !errors.As(err, &fault) {
 			return err // the journal's
 		}
+		if req.finished(result).FinishReason == event.FinishBudget {
+			return r.cutOff(a, step, result)
+		}
 		last := !fault.Retryable || retry > r.Tunables.Retries
-		if err := a.discard(string(fault.Code), retry, last); err != nil {
+		next := last && r.another(fault)
+		if err := a.discard(string(fault.Code), retry, last && !next); err != nil {
 			return err
+		}
+		if next {
+			return r.fallBack(step)
 		}
 		if last {
 			return &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable}
@@ -73,6 +153,22 @@ func (r *Run) ask(ctx context.Context, req model.Request, step int) error {
 			return err
 		}
 	}
+}
+
+// finished says of an answer that a budget cut off that it was so.
+func (q request) finished(result model.Result) model.Result {
+	if q.capped && result.FinishReason == event.FinishLength {
+		result.FinishReason = event.FinishBudget
+	}
+	return result
+}
+
+// cutOff takes back an answer that a budget cut off within its calls, and counts it.
+func (r *Run) cutOff(a *answer, step int, result model.Result) error {
+	if err := a.discard(string(event.CodeBudget), 0, true); err != nil {
+		return err
+	}
+	return r.Journal.Append(r.event(event.StepCompleted, event.StepCompletedData{Step: step, FinishReason: event.FinishBudget, Usage: result.Usage}))
 }
 
 // stream runs one attempt; it is broken off when the worker drains.
@@ -88,7 +184,7 @@ func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.R
 		case <-stop:
 		}
 	}()
-	result, err := r.agent.Model.Stream(ctx, req, a.take)
+	result, err := r.model().Stream(ctx, req, a.take)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDrained) {
 		return result, ErrDrained
 	}

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/tool"
@@ -14,16 +12,19 @@ import (
 // A Run is one run in the hands of this worker.
 type Run struct {
 	Deps
-	agent   *Agent
-	id      string
-	traceID string
-	config  event.RunConfig
-	limits  Limits
-	emit    emit
-	tools   map[string]tool.Tool
-	specs   []tool.Spec
-	rawArgs map[string]string // of calls whose logged arguments are redacted
-	signals Signals
+	agent    *Agent
+	id       string
+	traceID  string
+	parent   *Run // of a sub-agent's run
+	internal bool // clients see nothing of it
+	config   event.RunConfig
+	limits   Limits
+	emit     emit
+	tools    map[string]tool.Tool
+	specs    []tool.Spec
+	rawArgs  map[string]string // of calls whose logged arguments are redacted
+	signals  Signals
+	fallback int // which model is asked, 0: the agent's own
 	draining
 }
 
@@ -77,8 +78,7 @@ func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps
 	if r.config.Emit != nil {
 		r.emit.run = *r.config.Emit
 	}
-	wall := run.StartedAt.Add(r.limits.Wall)
-	ctx, cancel := context.WithDeadlineCause(ctx, wall, &overBudget{kind: "wall", limit: r.limits.Wall.Seconds(), used: r.limits.Wall.Seconds()})
+	ctx, cancel := r.bounded(ctx, view)
 	defer cancel()
 	return r.finish(ctx, r.steps(ctx))
 }
@@ -107,9 +107,7 @@ func (r *Run) finish(ctx context.Context, err error) error {
 		e.CommandID = cancelled.CommandID
 		return r.end(ctx, "cancelled", e)
 	case errors.As(err, &budget) || errors.As(cause, &budget):
-		return r.end(ctx, string(event.CodeBudget),
-			r.event(event.BudgetExceeded, event.BudgetExceededData{Kind: budget.kind, Limit: budget.limit, Used: budget.used}),
-			r.failed(&Failure{Code: event.CodeBudget, Message: budget.Error()}))
+		return r.exceeded(ctx, budget)
 	case errors.As(err, &failure):
 		return r.end(ctx, string(failure.Code), r.failed(failure))
 	}
@@ -127,7 +125,7 @@ func (r *Run) usage() *event.Usage {
 
 // end closes what is open and writes the terminal event, in one go.
 func (r *Run) end(ctx context.Context, why string, last ...event.Event) error {
-	if err := r.Journal.Append(append(r.closers(why), last...)...); err != nil {
+	if err := r.Journal.Append(append(r.closers(r.Journal.View(), why), last...)...); err != nil {
 		return err
 	}
 	return r.Journal.Sync(context.WithoutCancel(ctx))
@@ -135,8 +133,7 @@ func (r *Run) end(ctx context.Context, why string, last ...event.Event) error {
 
 // closers are the events that close what the run has open, so that any client's
 // protocol can end. Text and reasoning are closed by the answer that writes them.
-func (r *Run) closers(why string) []event.Event {
-	view := r.Journal.View()
+func (r *Run) closers(view *event.Session, why string) []event.Event {
 	run := view.Run(r.id)
 	var out []event.Event
 	for i, m := range view.Messages {
@@ -189,13 +186,13 @@ func (r *Run) closeCall(view *event.Session, c *event.ToolCall, why string) even
 // event makes an event of this run.
 func (r *Run) event(t event.Type, data any) event.Event {
 	e := event.New(t, data)
-	e.RunID, e.TraceID = r.id, r.traceID
+	e.RunID, e.TraceID, e.Internal = r.id, r.traceID, r.internal
 	return e
 }
 
 func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
 	e := r.event(t, data)
-	e.Internal = internal
+	e.Internal = internal || r.internal
 	return e
 }
 
@@ -203,20 +200,24 @@ func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
 // one's model was saying is taken back, for a reason.
 func Recovered(view *event.Session, run *event.Run, reason string) []event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID}
-	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Seq})}
-	discard := func(messageID string) {
-		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: 1}))
+	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Book.Claim.Seq - 1})}
+	return append(out, r.takenBack(view, reason, 1)...)
+}
+
+// takenBack discards what the run's model is saying.
+func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.Event {
+	discard := func(messageID string) []event.Event {
+		return []event.Event{r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry})}
 	}
 	for _, m := range view.Messages {
-		if m.RunID == run.RunID && m.Status == event.Streaming {
-			discard(m.MessageID)
-			return out
+		if m.RunID == r.id && m.Status == event.Streaming {
+			return discard(m.MessageID)
 		}
 	}
 	if len(view.Book.Reasoning) > 0 { // its message had not begun
-		discard(event.NewID("msg"))
+		return discard(event.NewID("msg"))
 	}
-	return out
+	return nil
 }
 
 // steps goes from the fold's state to the end of the run.
@@ -262,6 +263,8 @@ func (r *Run) step(ctx context.Context) (done bool, err error) {
 	switch {
 	case run.Status.Terminal():
 		return true, nil
+	case run.Paused():
+		return false, ErrParked
 	case run.Status == event.Pending:
 		return false, r.status(run, event.Running)
 	case run.Book.InStep && run.Book.Answer != "": // a takeover between the two closers
@@ -272,14 +275,11 @@ func (r *Run) step(ctx context.Context) (done bool, err error) {
 	if open := openCalls(view, r.id); len(open) > 0 {
 		return false, r.toolStep(ctx, view, run, open)
 	}
-	if run.Status == event.WaitingTool {
+	if run.Status != event.Running { // nothing is open any more
 		return false, r.status(run, event.Running)
 	}
-	if answer := view.MessageByID(run.Book.Answer); answer != nil && len(view.CallsOf(answer.MessageID)) == 0 && !steered(view, answer) {
+	if answer := view.MessageByID(run.Book.Answer); answer != nil && run.Book.Finish != event.FinishBudget && len(view.CallsOf(answer.MessageID)) == 0 && !steered(view, answer) {
 		return r.complete(ctx, view, run)
-	}
-	if err := r.withinLimits(run); err != nil {
-		return false, err
 	}
 	return false, r.modelStep(ctx, view, run)
 }
@@ -316,30 +316,4 @@ func (r *Run) complete(ctx context.Context, view *event.Session, run *event.Run)
 		return false, err
 	}
 	return true, r.Journal.Sync(context.WithoutCancel(ctx))
-}
-
-// overBudget ends the run as failed after telling which limit was reached.
-type overBudget struct {
-	kind        string
-	limit, used float64
-}
-
-func (b *overBudget) Error() string {
-	if b.kind == "wall" {
-		return fmt.Sprintf("the run took longer than its limit of %s", time.Duration(b.limit*float64(time.Second)))
-	}
-	return fmt.Sprintf("the run's limit of %.0f %s is reached", b.limit, b.kind)
-}
-
-// withinLimits checks what another model step needs.
-func (r *Run) withinLimits(run *event.Run) error {
-	u := run.Usage
-	tokens := u.InputTokens + u.OutputTokens
-	switch {
-	case run.Book.Step >= r.limits.Steps:
-		return &overBudget{"steps", float64(r.limits.Steps), float64(run.Book.Step)}
-	case r.limits.Tokens > 0 && tokens >= r.limits.Tokens:
-		return &overBudget{"tokens", float64(r.limits.Tokens), float64(tokens)}
-	}
-	return nil
 }

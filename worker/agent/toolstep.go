@@ -33,8 +33,8 @@ func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run,
 			calls = append(calls, tc)
 		}
 	}
-	if used := run.Usage.ToolCalls + len(calls); used > r.limits.ToolCalls {
-		return &overBudget{"tool_calls", float64(r.limits.ToolCalls), float64(used)}
+	if err := r.reserveCalls(view, len(calls)); err != nil {
+		return err
 	}
 	if len(calls) == 0 {
 		return r.park(ctx, out)
@@ -135,7 +135,7 @@ func (t *toolCall) perform(ctx context.Context) error {
 	}
 	callCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	artifacts := &artifactLog{call: t}
+	artifacts := newArtifactLog(t)
 	progress := &progressLog{call: t}
 	result, err := t.tool.Call(callCtx, tool.Call{
 		Tenant: t.run.Tenant, SessionID: t.view.SessionID, RunID: t.run.id, CallID: t.call.CallID,

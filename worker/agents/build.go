@@ -31,6 +31,14 @@ func Build(d agent.Definition, o Options) (*agent.Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: model: %w", d.Name, err)
 	}
+	var fallback []model.Model
+	for i, c := range d.Fallback {
+		f, err := b.model(c)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: fallback %d: %w", d.Name, i, err)
+		}
+		fallback = append(fallback, f)
+	}
 	var sources []tool.Source
 	for _, t := range d.Tools {
 		s, err := b.source(t)
@@ -42,7 +50,11 @@ func Build(d agent.Definition, o Options) (*agent.Agent, error) {
 		}
 		sources = append(sources, s)
 	}
-	return agent.New(d, m, append(sources, builtin.Source("read_artifact")))
+	a, err := agent.New(d, m, append(sources, builtin.Source("read_artifact")))
+	if err == nil {
+		a.Fallback = fallback
+	}
+	return a, err
 }
 
 type builder struct{ Options }

@@ -25,15 +25,16 @@ import (
 
 // file is an agent's YAML.
 type file struct {
-	Name        string         `yaml:"name"`
-	Description string         `yaml:"description"`
-	Kind        string         `yaml:"kind"`
-	Model       modelSection   `yaml:"model"`
-	Fallback    []modelSection `yaml:"fallback"`
-	System      string         `yaml:"system"`
-	Tools       []toolSection  `yaml:"tools"`
-	Emit        emitSection    `yaml:"emit"`
-	Limits      limitSection   `yaml:"limits"`
+	Name        string                  `yaml:"name"`
+	Description string                  `yaml:"description"`
+	Kind        string                  `yaml:"kind"`
+	Model       modelSection            `yaml:"model"`
+	Fallback    []modelSection          `yaml:"fallback"`
+	Prices      map[string]priceSection `yaml:"prices"`
+	System      string                  `yaml:"system"`
+	Tools       []toolSection           `yaml:"tools"`
+	Emit        emitSection             `yaml:"emit"`
+	Limits      limitSection            `yaml:"limits"`
 }
 
 type modelSection struct {
@@ -49,6 +50,14 @@ type modelSection struct {
 	SendReasoning bool              `yaml:"send_reasoning"`
 	Extra         map[string]any    `yaml:"extra"`
 	Script        string            `yaml:"script"`
+	Context       int               `yaml:"context"`
+}
+
+// priceSection is in USD per million tokens.
+type priceSection struct {
+	Input       float64  `yaml:"input"`
+	CachedInput *float64 `yaml:"cached_input"`
+	Output      float64  `yaml:"output"`
 }
 
 type toolSection struct {
@@ -84,12 +93,23 @@ type emitSection struct {
 }
 
 type limitSection struct {
-	Steps      int      `yaml:"steps"`
-	ToolCalls  int      `yaml:"tool_calls"`
-	Tokens     int64    `yaml:"tokens"`
-	CostUSD    *float64 `yaml:"cost_usd"`
-	Wall       duration `yaml:"wall"`
-	ToolResult size     `yaml:"tool_result"`
+	Steps      int           `yaml:"steps"`
+	ToolCalls  int           `yaml:"tool_calls"`
+	Tokens     int64         `yaml:"tokens"`
+	CostUSD    float64       `yaml:"cost_usd"`
+	Wall       duration      `yaml:"wall"`
+	ToolResult size          `yaml:"tool_result"`
+	Session    budgetSection `yaml:"session"`
+	OnExceeded string        `yaml:"on_exceeded"`
+	Resume     duration      `yaml:"resume_timeout"`
+}
+
+type budgetSection struct {
+	Steps     int      `yaml:"steps"`
+	ToolCalls int      `yaml:"tool_calls"`
+	Tokens    int64    `yaml:"tokens"`
+	CostUSD   float64  `yaml:"cost_usd"`
+	Wall      duration `yaml:"wall"`
 }
 
 // Load reads every *.yaml and *.yml in the root of fsys, which is called dir in
@@ -176,14 +196,15 @@ func (c *checker) definition(f file) agent.Definition {
 	if f.Kind != "" && f.Kind != "llm" {
 		c.wrong("$.kind", "unsupported: %q; this version runs kind: llm", f.Kind)
 	}
-	if len(f.Fallback) > 0 {
-		c.wrong("$.fallback", "unsupported: fallback models are not built yet")
-	}
 	d := agent.Definition{Name: f.Name, Description: f.Description, System: f.System}
-	d.Model = c.model(f.Model)
+	d.Model = c.model("$.model", f.Model)
+	for i, m := range f.Fallback {
+		d.Fallback = append(d.Fallback, c.model("$.fallback["+strconv.Itoa(i)+"]", m))
+	}
 	d.Tools = c.tools(f.Tools)
 	d.Emit = c.emit(f.Emit)
 	d.Limits = c.limits(f.Limits)
+	c.prices(&d, f)
 	if _, err := agent.New(d, nil, nil); err != nil {
 		c.wrong("$.system", "%v", err)
 	}
@@ -192,24 +213,27 @@ func (c *checker) definition(f file) agent.Definition {
 
 var providers = []string{"openai", "anthropic", "scripted"}
 
-func (c *checker) model(m modelSection) agent.ModelConfig {
+func (c *checker) model(at string, m modelSection) agent.ModelConfig {
 	if !slices.Contains(providers, m.Provider) {
-		c.wrong("$.model.provider", "%q is none of %s", m.Provider, strings.Join(providers, ", "))
+		c.wrong(at+".provider", "%q is none of %s", m.Provider, strings.Join(providers, ", "))
 	}
-	out := agent.ModelConfig{Provider: m.Provider, ScriptName: m.Script, Endpoint: model.Endpoint{
+	if m.Context < 0 || m.Context > 0 && m.Context <= m.MaxTokens {
+		c.wrong(at+".context", "it is for the request and its answer together: give more than max_tokens")
+	}
+	out := agent.ModelConfig{Context: m.Context, Provider: m.Provider, ScriptName: m.Script, Endpoint: model.Endpoint{
 		BaseURL: m.BaseURL, Name: m.Name, APIKey: m.APIKey, Headers: m.Headers, Temperature: m.Temperature, MaxTokens: m.MaxTokens,
 		IdleTimeout: time.Duration(m.IdleTimeout), StartTimeout: time.Duration(m.StartTimeout), SendReasoning: m.SendReasoning, Extra: m.Extra,
 	}}
 	if m.Provider != "scripted" {
 		if m.Name == "" {
-			c.wrong("$.model.name", "missing: the model's name as its server knows it")
+			c.wrong(at+".name", "missing: the model's name as its server knows it")
 		}
 		return out
 	}
 	if m.Script == "" {
-		c.wrong("$.model.script", "missing: the YAML file beside this one that the scripted model plays")
+		c.wrong(at+".script", "missing: the YAML file beside this one that the scripted model plays")
 	} else if script, err := fs.ReadFile(c.fsys, path.Clean(m.Script)); err != nil {
-		c.wrong("$.model.script", "%v", err)
+		c.wrong(at+".script", "%v", err)
 	} else {
 		out.Script = script
 	}
@@ -217,6 +241,35 @@ func (c *checker) model(m modelSection) agent.ModelConfig {
 		out.Name = strings.TrimSuffix(path.Base(m.Script), path.Ext(m.Script))
 	}
 	return out
+}
+
+// prices gives each model its price. A budget of money is worth nothing if one
+// of them has none.
+func (c *checker) prices(d *agent.Definition, f file) {
+	used := map[string]bool{}
+	price := func(at string, m *agent.ModelConfig) {
+		p, ok := f.Prices[m.Name]
+		used[m.Name] = true
+		if !ok && (d.Limits.CostUSD > 0 || d.Limits.Session.CostUSD > 0) {
+			c.wrong(at+".name", "prices has no %q, so its cost cannot be limited: add what a million tokens cost, {input: 1.0, output: 5.0}", m.Name)
+		}
+		m.Price = agent.Price{Input: p.Input, CachedInput: p.Input, Output: p.Output}
+		if p.CachedInput != nil {
+			m.Price.CachedInput = *p.CachedInput
+		}
+	}
+	price("$.model", &d.Model)
+	for i := range d.Fallback {
+		price("$.fallback["+strconv.Itoa(i)+"]", &d.Fallback[i])
+	}
+	for name, p := range f.Prices {
+		if !used[name] {
+			c.wrong("$.prices", "no model of this agent is called %q", name)
+		}
+		if p.Input < 0 || p.Output < 0 || p.CachedInput != nil && *p.CachedInput < 0 {
+			c.wrong("$.prices", "%q: a price is not negative", name)
+		}
+	}
 }
 
 func (c *checker) tools(list []toolSection) []agent.ToolConfig {
@@ -325,8 +378,17 @@ func (c *checker) emit(e emitSection) event.Emit {
 }
 
 func (c *checker) limits(l limitSection) agent.Limits {
-	if l.CostUSD != nil {
-		c.wrong("$.limits.cost_usd", "unsupported: money budgets are not built yet")
+	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 {
+		c.wrong("$.limits", "limits are not negative; leave one out for no limit or the default")
+	}
+	if l.OnExceeded != "" && l.OnExceeded != "fail" && l.OnExceeded != "pause" {
+		c.wrong("$.limits.on_exceeded", "%q is none of fail, pause", l.OnExceeded)
+	}
+	if l.Resume != 0 && l.OnExceeded != "pause" {
+		c.wrong("$.limits.resume_timeout", "is for on_exceeded: pause")
+	}
+	if b := l.Session; b.Steps < 0 || b.ToolCalls < 0 || b.Tokens < 0 || b.CostUSD < 0 {
+		c.wrong("$.limits.session", "limits are not negative")
 	}
 	if l.ToolResult > agent.DefaultToolResult {
 		c.wrong("$.limits.tool_result", "at most %d KiB: a result must fit one event", agent.DefaultToolResult>>10)
@@ -334,7 +396,10 @@ func (c *checker) limits(l limitSection) agent.Limits {
 	if l.ToolResult != 0 && l.ToolResult < 1024 {
 		c.wrong("$.limits.tool_result", "at least 1KiB")
 	}
-	return agent.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, Wall: time.Duration(l.Wall), ToolResult: int(l.ToolResult)}
+	return agent.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD, Wall: time.Duration(l.Wall),
+		ToolResult: int(l.ToolResult), Pause: l.OnExceeded == "pause", ResumeWithin: time.Duration(l.Resume),
+		Session: agent.Budget{Steps: l.Session.Steps, ToolCalls: l.Session.ToolCalls, Tokens: l.Session.Tokens,
+			CostUSD: l.Session.CostUSD, Wall: time.Duration(l.Session.Wall)}}
 }
 
 // duration is written as Go does: 90s, 30m.

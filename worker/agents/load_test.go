@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/runlog-dev/runlog/examples"
+	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/redact"
 )
 
@@ -20,7 +22,8 @@ tools:
     on_crash: retry
     timeout: 90s
 emit: {tools: [read_file], reasoning: false}
-limits: {steps: 5, wall: 10m, tool_result: 64KiB}
+limits: {steps: 5, wall: 10m, tool_result: 64KiB, cost_usd: 0.5, on_exceeded: pause, resume_timeout: 2h, session: {cost_usd: 3, wall: 1h}}
+prices: {llama: {input: 1.5, cached_input: 0.5, output: 6}}
 `
 
 func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
@@ -37,7 +40,12 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"no effect":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    allow: [x]\n", "bad.yaml:5: tools[0].allow: is for the tools of an mcp server"},
 		"client tool":       {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - client: {name: \"pick a date\"}\n", "tools[0].client.name"},
 		"sub-agent":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - agent: other\n", "unsupported"},
-		"fallback":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\n", "fallback: unsupported"},
+		"fallback":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\n  - provider: acme\n    name: n\n", "bad.yaml:5: fallback[1].provider: \"acme\" is none of"},
+		"no price":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\nprices: {m: {input: 1, output: 2}}\nlimits: {cost_usd: 1}\n", "bad.yaml:4: fallback[0].name: prices has no \"n\""},
+		"price of nothing":  {"name: x\nmodel: {provider: openai, name: m}\nprices: {mm: {input: 1, output: 2}}\n", "bad.yaml:3: prices: no model of this agent is called \"mm\""},
+		"exceeded":          {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  on_exceeded: stop\n", "bad.yaml:4: limits.on_exceeded: \"stop\" is none of fail, pause"},
+		"negative":          {"name: x\nmodel: {provider: openai, name: m}\nlimits: {session: {tokens: -1}}\n", "limits are not negative"},
+		"context":           {"name: x\nmodel: {provider: openai, name: m, context: 4096, max_tokens: 8192}\n", "bad.yaml:2: model.context:"},
 		"kind":              {"name: x\nkind: agui\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: unsupported"},
 		"both":              {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    mcp: {name: a, url: http://x}\n", "exactly one of mcp, builtin and client"},
 		"emit":              {"name: x\nmodel: {provider: openai, name: m}\nemit:\n  tools: 7\n", "bad.yaml:4: emit.tools: expected"},
@@ -65,6 +73,10 @@ func TestAGoodFile(t *testing.T) {
 	d := list[0]
 	if d.Limits.ToolResult != 64<<10 || d.Tools[1].Timeout.Seconds() != 90 || d.Emit.Tools.Has("write_file") || !d.Emit.Tools.Has("read_file") {
 		t.Errorf("read %+v", d)
+	}
+	if l := d.Limits; l.CostUSD != 0.5 || !l.Pause || l.ResumeWithin != 2*time.Hour || l.Session != (agent.Budget{CostUSD: 3, Wall: time.Hour}) ||
+		d.Model.Price != (agent.Price{Input: 1.5, CachedInput: 0.5, Output: 6}) {
+		t.Errorf("read %+v, %+v", l, d.Model.Price)
 	}
 	secrets := redact.NewSecrets(func(string) (string, error) { return "", redact.ErrUnknown })
 	if _, err := Build(d, Options{Secrets: secrets, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "FILES_TOKEN") {

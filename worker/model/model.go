@@ -84,6 +84,7 @@ type Error struct {
 	Message    string        // for people; no secrets
 	Retryable  bool          // the same request may succeed later
 	RetryAfter time.Duration // what the server asked for, 0 if nothing
+	Absent     bool          // the model cannot be had here, whatever is asked of it: another one may do
 	Err        error
 }
 

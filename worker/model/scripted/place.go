@@ -76,7 +76,8 @@ func look(req model.Request) *data {
 	return d
 }
 
-// stepOf is the number of the step that the request asks for. Whether its
+// stepOf is the number of the step that the request asks for, among those that
+// have an answer. Whether its
 // step.started is folded already makes no difference.
 func stepOf(req model.Request) int {
 	run := req.Session.Run(req.RunID)
@@ -84,9 +85,9 @@ func stepOf(req model.Request) int {
 	case run == nil || run.Book == nil:
 		return 1
 	case run.Book.InStep:
-		return max(run.Book.Step, 1)
+		return max(run.Book.Step-run.Book.Vain, 1)
 	}
-	return run.Book.Step + 1
+	return run.Book.Step - run.Book.Vain + 1
 }
 
 // said finds the user's words. The input is the last of them before the answers

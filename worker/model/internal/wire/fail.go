@@ -90,7 +90,7 @@ func (c *Conn) unreachable(err error) error {
 	where := c.host()
 	switch {
 	case errors.As(err, &certificate):
-		e.Retryable = false
+		e.Retryable, e.Absent = false, true
 		e.Message = "the certificate of the model server at " + where + " is not trusted: check base_url"
 	case errors.As(err, &dns):
 		e.Message = "the name of the model server " + where + " does not resolve: check base_url"
@@ -124,14 +124,17 @@ func (c *Conn) refusal(s *status) error {
 	case s.code == http.StatusOK:
 		e.Message = "the model server did not answer with a stream: check base_url"
 	case s.code == http.StatusTooManyRequests && isQuota(kind):
+		e.Absent = true
 		e.Message += ": the account's quota is used up, check its plan"
 	case s.code == http.StatusTooManyRequests, s.code == http.StatusRequestTimeout, s.code == http.StatusConflict,
 		s.code == http.StatusTooEarly, s.code >= 500 && s.code != http.StatusNotImplemented:
 		e.Code, e.Retryable = event.CodeUnavailable, true
 		e.RetryAfter = retryAfter(s.header, time.Now())
 	case s.code == http.StatusUnauthorized, s.code == http.StatusForbidden:
+		e.Absent = true
 		e.Message += ": it does not accept the key, check api_key"
 	case s.code == http.StatusNotFound:
+		e.Absent = true
 		e.Message += fmt.Sprintf(": check that base_url is right and that it has a model %q", c.endpoint.Name)
 	case isFilter(kind):
 		e.Code = event.CodeModelRefused
