@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -59,8 +60,8 @@ func dispatch(k Key, m *nats.Msg, fn func(*Frame, *Beat)) {
 }
 
 func liveFrame(k Key, m *nats.Msg) (Frame, error) {
-	var pos uint64
-	if _, err := fmt.Sscan(m.Header.Get(hdrPos), &pos); err != nil {
+	pos, err := strconv.ParseUint(m.Header.Get(hdrPos), 10, 64)
+	if err != nil {
 		return Frame{}, fmt.Errorf("live frame of %s: %w", k, err)
 	}
 	return newFrame(k, pos, m.Header, m.Data)
