@@ -8,5 +8,6 @@ func (s *Server) faces() []route {
 	return slices.Concat(
 		s.aguiRoutes(),
 		s.copilotRoutes(),
+		s.aisdkRoutes(),
 	)
 }

@@ -1,0 +1,180 @@
+// Package aisdk is the dialect of the Vercel AI SDK's UI message stream: a run as
+// the chunks of one assistant's message, whose id is the run's.
+//
+//   - Clients come back by asking for all of the run that is under way, and refuse
+//     what continues a part that they have not seen begin. So the dialect follows
+//     its run from the first event.
+//   - A run that waits for an approval or for a tool of the client's finishes
+//     (tool-calls) and starts again, with the same message id, when it goes on.
+//   - A discarded attempt is taken back by reset-step; what stood in the step
+//     besides the model's words is said again.
+//   - Clients refuse chunks that they do not know. What the protocol has no word
+//     for is data-…, of which one with the same name and id replaces the last.
+package aisdk
+
+import (
+	"encoding/json"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Dialect is the AI SDK's stream. The zero value tells all of a run.
+type Dialect struct {
+	// From is the last event that the client has, from an earlier stream whose
+	// message it goes on with.
+	From event.Seq
+}
+
+// Name is aisdk.
+func (Dialect) Name() string { return "aisdk" }
+
+// Begin returns an encoder.
+func (d Dialect) Begin() dialect.Encoder { return &encoder{from: d.From} }
+
+// Event encodes an event as if it were the first.
+func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialect.Message {
+	return d.Begin().Next(e, line, to)
+}
+
+// Snapshot tells the run under way, or the last one, from a fold.
+func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
+	return d.Begin().Snapshot(kind, s, to)
+}
+
+// Heartbeat is left to pings.
+func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
+
+// Moved is left to pings.
+func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
+
+// Lost says what the AI SDK has no word for. message.started and tool.running are
+// told of sub-agents alone: a text begins with its first delta, and a call whose
+// input is there is taken to run.
+func (Dialect) Lost() map[event.Type]string {
+	return map[event.Type]string{
+		event.SessionCreated:  "a chat is known by its id",
+		event.SessionClaimed:  "internal",
+		event.SessionReleased: "internal",
+		event.RunQueued:       "the client has sent it",
+		event.RunRecovered:    "shows only in what is discarded",
+		event.CommandIgnored:  "internal",
+		event.Raw:             "internal",
+	}
+}
+
+// An encoder knows what a run has open, and what it is made of besides text.
+type encoder struct {
+	from   event.Seq
+	parked bool
+
+	text  string // the message whose text is open
+	part  string // the id of its text part
+	texts int    // parts of that message so far
+	calls map[string]*call
+	state json.RawMessage
+	acts  map[string]event.ActivityData
+
+	placed map[string]bool // data parts that stand before this step
+	inStep []datum         // what was placed in this step
+}
+
+type call struct {
+	name   string
+	client bool // the client runs it
+	asked  bool // somebody has to approve it
+}
+
+// A datum is a part that is no words of the model's.
+type datum struct {
+	key string // empty: it is never replaced
+	dialect.Message
+}
+
+func (x *encoder) forget() {
+	*x = encoder{from: x.from, calls: map[string]*call{}, acts: map[string]event.ActivityData{}, placed: map[string]bool{}, state: x.state}
+}
+
+// Next tells of an event. Internal ones have no place here, whoever reads.
+func (x *encoder) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {
+	if e.Internal {
+		return nil
+	}
+	if x.calls == nil {
+		x.forget()
+	}
+	var list []dialect.Message
+	if e.Agent != "" {
+		list = subagent(e)
+	} else if tell := tellers[e.Type]; tell != nil {
+		list = tell(x, e)
+	}
+	if e.Seq <= x.from {
+		return nil
+	}
+	return list
+}
+
+// Snapshot tells a run anew.
+func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
+	run := s.Active()
+	if n := len(s.Runs); run == nil && n > 0 {
+		run = s.Runs[n-1]
+	}
+	if run == nil {
+		return nil
+	}
+	x.forget()
+	x.from = 0
+	var list []dialect.Message
+	for _, e := range dialect.Retell(s, run) {
+		list = append(list, x.Next(e, nil, to)...)
+	}
+	return list
+}
+
+type teller func(*encoder, event.Event) []dialect.Message
+
+// on decodes an event's data; what is not as its type says is left out.
+func on[D any](tell func(*encoder, event.Event, D) []dialect.Message) teller {
+	return func(x *encoder, e event.Event) []dialect.Message {
+		var d D
+		if e.Into(&d) != nil {
+			return nil
+		}
+		return tell(x, e, d)
+	}
+}
+
+var tellers = map[event.Type]teller{
+	event.RunStarted:         on((*encoder).runStarted),
+	event.RunStatus:          on((*encoder).runStatus),
+	event.RunCompleted:       on((*encoder).runCompleted),
+	event.RunFailed:          on((*encoder).runFailed),
+	event.RunCancelled:       on((*encoder).runCancelled),
+	event.StepStarted:        (*encoder).stepStarted,
+	event.StepCompleted:      (*encoder).stepCompleted,
+	event.TextDelta:          (*encoder).textDelta,
+	event.MessageCompleted:   on((*encoder).messageCompleted),
+	event.MessageDiscarded:   (*encoder).discarded,
+	event.ReasoningStarted:   on((*encoder).reasoningStarted),
+	event.ReasoningDelta:     (*encoder).reasoningDelta,
+	event.ReasoningCompleted: on((*encoder).reasoningCompleted),
+	event.ToolStarted:        on((*encoder).toolStarted),
+	event.ToolArgsDelta:      (*encoder).argsDelta,
+	event.ToolArgs:           on((*encoder).toolArgs),
+	event.ToolProgress:       on((*encoder).toolProgress),
+	event.ToolCompleted:      on((*encoder).toolCompleted),
+	event.ToolFailed:         on((*encoder).toolFailed),
+	event.ApprovalRequested:  on((*encoder).approvalRequested),
+	event.ApprovalResolved:   on((*encoder).approvalResolved),
+	event.ArtifactStarted:    on((*encoder).artifactStarted),
+	event.ArtifactProgress:   on((*encoder).artifactProgress),
+	event.ArtifactCompleted:  on((*encoder).artifactCompleted),
+	event.StateSnapshot:      on((*encoder).stateSnapshot),
+	event.StateDelta:         on((*encoder).stateDelta),
+	event.ActivitySnapshot:   on((*encoder).activitySnapshot),
+	event.ActivityDelta:      on((*encoder).activityDelta),
+	event.BudgetExceeded:     (*encoder).budgetExceeded,
+	event.Custom:             on((*encoder).custom),
+}

@@ -1,0 +1,325 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+func (s *Server) aisdkRoutes() []route {
+	return []route{
+		{"POST /api/chat", s.aisdkChat, false},
+		{"GET /api/chat/{chat}/stream", s.aisdkResume, false},
+	}
+}
+
+// aisdkChat takes what the AI SDK's chats send: a chat is a session, and an
+// assistant's message is a run, whose id it has. If the last message is an
+// assistant's, it brings what the run waits for.
+func (s *Server) aisdkChat(w http.ResponseWriter, r *http.Request, c *call) error {
+	body, err := readBody(w, r, s.maxHistory())
+	if err != nil {
+		return err
+	}
+	in, err := readAISDK(body)
+	if err != nil {
+		return err
+	}
+	if agent := r.URL.Query().Get("agent"); in.Agent == "" {
+		in.Agent = agent
+	}
+	fold := event.NewSession(in.ID)
+	if in.ID != "" {
+		if fold, _, err = s.Log.Load(r.Context(), eventlog.Key{Tenant: c.who.Tenant, Session: in.ID}); err != nil {
+			return err
+		}
+	}
+	if in.last().Role == "assistant" {
+		return s.aisdkContinue(w, r, c, in, fold)
+	}
+	return s.aisdkSubmit(w, r, c, in, fold)
+}
+
+// aisdkSubmit starts a run for the last message. The same message again is the
+// same run, as long as that is under way or did well: a client's own way to try
+// again is to send it again.
+func (s *Server) aisdkSubmit(w http.ResponseWriter, r *http.Request, c *call, in *aisdkInput, fold *event.Session) error {
+	ctx := r.Context()
+	messages, err := s.aisdkMessages(ctx, c, in, fold)
+	if err != nil {
+		return err
+	}
+	id, try, err := s.aisdkRunID(ctx, c, in, fold, messages[len(messages)-1])
+	if err != nil {
+		return err
+	}
+	last := &messages[len(messages)-1]
+	if held := fold.MessageByID(last.MessageID); held != nil && (try > 0 || !same(held, *last)) {
+		last.MessageID = derivedID("msg", last.MessageID, last.text, strconv.Itoa(try))
+	}
+	req := runRequest{Agent: in.Agent, SessionID: in.ID, RunID: id, Config: in.config(), Queue: in.Queue}
+	if req.Queue == "" && fold.Parked() != nil {
+		req.Queue = event.Interrupt
+	}
+	if err := req.refuse(); err != nil {
+		return err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config, queue: req.Queue,
+		want: eventlog.RunRef{RunID: id, SessionID: in.ID, Agent: in.Agent, BodyHash: bodyHash("aisdk", []byte(in.ID+"\n"+last.text))}}
+	sub.traceparent, sub.want.TraceID = trace(r, "")
+	if sub.idempotencyKey, err = idempotencyKey(r); err != nil {
+		return err
+	}
+	ref, _, err := s.reserve(ctx, sub)
+	if err != nil {
+		return err
+	}
+	place := func(ctx context.Context) error { return s.place(ctx, sub, ref) }
+	return s.aisdkStream(w, r, c, ref, placeOf(c.who.Tenant, ref), place)
+}
+
+// maxTries bounds how often one message starts a run.
+const maxTries = 100
+
+// aisdkRunID finds the run that the last message starts: the try-th.
+func (s *Server) aisdkRunID(ctx context.Context, c *call, in *aisdkInput, fold *event.Session, last inputMessage) (id string, try int, err error) {
+	if in.ID == "" {
+		return event.NewID("run"), 0, nil
+	}
+	for ; try < maxTries; try++ {
+		id = derivedID("run", in.ID, last.MessageID, last.text, strconv.Itoa(try))
+		known := fold.Run(id)
+		if known == nil {
+			_, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+			if errors.Is(err, eventlog.ErrNotFound) {
+				err = nil
+			}
+			return id, try, err // new, or on its way
+		}
+		if !known.Status.Terminal() || known.Status == event.Completed && in.Trigger != "regenerate-message" {
+			return id, try, nil
+		}
+	}
+	return "", 0, problem(http.StatusConflict, event.CodeConflict, "this message has started %d runs; send a new one", maxTries)
+}
+
+// aisdkContinue gives a parked run what it waits for, and streams what follows.
+func (s *Server) aisdkContinue(w http.ResponseWriter, r *http.Request, c *call, in *aisdkInput, fold *event.Session) error {
+	ctx := r.Context()
+	id := derivedID("run", in.ID, "continue", in.last().answersText())
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		return err
+	}
+	place := placed
+	if err != nil || !ref.Accepted {
+		answers, err := in.last().answers(fold)
+		if err != nil {
+			return err
+		}
+		if ref, err = s.continues(ctx, c, fold, id, bodyHash("aisdk", []byte(id))); err != nil {
+			return err
+		}
+		place = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
+	}
+	p, err := s.findRun(ctx, c, ref.Continues)
+	if err != nil {
+		return err
+	}
+	return s.aisdkStream(w, r, c, ref, p, place)
+}
+
+// continues reserves a name for what follows of a parked run.
+func (s *Server) continues(ctx context.Context, c *call, fold *event.Session, id, hash string) (eventlog.RunRef, error) {
+	run := fold.Parked()
+	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent,
+		CommandID: id + ".continue", After: fold.Seq, BodyHash: hash, Created: event.At(time.Now()), Continues: run.RunID})
+	return ref, err
+}
+
+// justEnded is how long after its end a run is still told to chats that come back:
+// one that lost its connection and missed the end has no other way to ask for it.
+const justEnded = 5 * time.Minute
+
+// aisdkResume tells all of the run under way, of the next one, or of one that has
+// just ended. 204 if there is none.
+func (s *Server) aisdkResume(w http.ResponseWriter, r *http.Request, c *call) error {
+	k := eventlog.Key{Tenant: c.who.Tenant, Session: r.PathValue("chat")}
+	if event.CheckID("chat id", k.Session) != nil {
+		return notFound("chat", k.Session)
+	}
+	id, err := s.underWay(r.Context(), k)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	p, err := s.findRun(r.Context(), c, id)
+	if err != nil {
+		return err
+	}
+	ref := eventlog.RunRef{RunID: p.runID, SessionID: k.Session, TraceID: p.traceID, Agent: p.agent}
+	return s.aisdkStream(w, r, c, ref, p, placed)
+}
+
+// underWay is the run that a session is busy with, or will be next, or was until
+// a moment ago.
+func (s *Server) underWay(ctx context.Context, k eventlog.Key) (string, error) {
+	waiting, err := s.Log.Inbox(ctx, k) // first: a command may turn into events meanwhile
+	if err != nil {
+		return "", err
+	}
+	fold, _, err := s.Log.Load(ctx, k)
+	if err != nil {
+		return "", err
+	}
+	if run := fold.Active(); run != nil {
+		return run.RunID, nil
+	}
+	if len(fold.Book.Queue) > 0 {
+		return fold.Book.Queue[0].RunID, nil
+	}
+	for _, cmd := range waiting {
+		if r := fold.Run(cmd.RunID); cmd.Kind == event.Invoke && (r == nil || !r.Status.Terminal()) {
+			return cmd.RunID, nil
+		}
+	}
+	return lastEnded(fold, time.Now().Add(-justEnded)), nil
+}
+
+// lastEnded is the last run of a client's, if it ended after a time.
+func lastEnded(fold *event.Session, since time.Time) string {
+	for i := len(fold.Runs) - 1; i >= 0; i-- {
+		if r := fold.Runs[i]; r.ParentRunID == "" && r.StartedAt != nil {
+			if r.EndedAt != nil && r.EndedAt.After(since) {
+				return r.RunID
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// aisdkStream streams a run from its start; what its client has of an earlier
+// stream is left out.
+func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, ref eventlog.RunRef, p runPlace, place func(context.Context) error) error {
+	d := aisdk.Dialect{}
+	if ref.Continues != "" {
+		d.From = ref.After
+	}
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Seen: s.metrics.firsts(c.began)}
+	p.into(&req)
+	req.Ends = s.idles(ctx, p, d.From)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := place(ctx); err != nil {
+		return err
+	}
+	s.nameRun(w, c, ref)
+	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	return s.serve(ctx, w, c, v, req)
+}
+
+// idles tells where a stream ends that cannot wait: at the event after from that
+// parks the run, unless it has gone on since.
+func (s *Server) idles(ctx context.Context, p runPlace, from event.Seq) func(event.Event) bool {
+	return func(e event.Event) bool {
+		if e.Seq <= from || !parks(e) {
+			return false
+		}
+		var d event.RunStatusData
+		st, _, err := s.state(ctx, p)
+		if err != nil || e.Into(&d) != nil {
+			return true // it has been parked: no lie
+		}
+		return st.Seq <= e.Seq || st.ExpiresAt != nil && st.ExpiresAt.Equal(d.ExpiresAt.Time)
+	}
+}
+
+// aisdkMessages are the messages that the session does not hold; the last one is
+// always among them. What assistants said is taken only if the conversation began
+// elsewhere.
+func (s *Server) aisdkMessages(ctx context.Context, c *call, in *aisdkInput, fold *event.Session) ([]inputMessage, error) {
+	var list []inputMessage
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		last := i == len(in.Messages)-1
+		held := m.ID != "" && fold.MessageByID(m.ID) != nil
+		if held && !last || m.Role != "user" && len(fold.Messages) > 0 {
+			continue
+		}
+		next, err := s.aisdkMessage(ctx, c, m)
+		if err != nil {
+			return nil, err
+		}
+		if last && len(next.Parts) == 0 {
+			return nil, bad(m.at, "%s is empty", m.at)
+		}
+		if len(next.Parts)+len(next.Calls) > 0 {
+			list = append(list, next)
+		}
+	}
+	if len(list) > maxMessages {
+		return nil, bad("messages", "%d new messages, at most %d are taken at once", len(list), maxMessages)
+	}
+	return list, nil
+}
+
+func (s *Server) aisdkMessage(ctx context.Context, c *call, m *aisdkMessage) (inputMessage, error) {
+	var next inputMessage
+	var err error
+	if next.Role, err = readRole(m.at, m.Role); err != nil {
+		return next, err
+	}
+	if next.MessageID = m.ID; m.ID != "" {
+		if err := event.CheckID("message id", m.ID); err != nil {
+			return next, bad(m.at+".id", "%s: %s", m.at, err)
+		}
+	}
+	for i, p := range m.Parts {
+		switch {
+		case p.Type == "text" && p.Text != "":
+			next.Parts = append(next.Parts, event.TextPart(p.Text))
+		case p.Type == "file":
+			part, err := s.inlineFile(ctx, c, m.at+".parts["+strconv.Itoa(i)+"]", p.URL, p.MediaType, p.Filename)
+			if err != nil {
+				return next, err
+			}
+			next.Parts = append(next.Parts, part)
+		case p.tool() && m.Role == "assistant":
+			next.Calls = append(next.Calls, p.past())
+		}
+	}
+	next.text = string(event.Encode(next.Parts))
+	return next, nil
+}
+
+// kindOf is the part that a media type makes.
+func kindOf(mediaType string) event.PartType {
+	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
+	case "image":
+		return event.PartImage
+	case "audio":
+		return event.PartAudio
+	}
+	return event.PartFile
+}

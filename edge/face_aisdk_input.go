@@ -1,0 +1,190 @@
+package edge
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// aisdkInput is what the AI SDK's chats send, and what an app may add to it with
+// body: agent, tools of the client's, queue.
+type aisdkInput struct {
+	ID        string         `json:"id"`
+	Messages  []aisdkMessage `json:"messages"`
+	Trigger   string         `json:"trigger"` // submit-message | regenerate-message
+	MessageID string         `json:"messageId"`
+	Agent     string         `json:"agent"`
+	Tools     []aguiTool     `json:"tools"`
+	Queue     event.Queue    `json:"queue"`
+}
+
+type aisdkMessage struct {
+	ID    string      `json:"id"`
+	Role  string      `json:"role"`
+	Parts []aisdkPart `json:"parts"`
+
+	at string
+}
+
+type aisdkPart struct {
+	Type             string          `json:"type"`
+	Text             string          `json:"text"`
+	URL              string          `json:"url"`
+	MediaType        string          `json:"mediaType"`
+	Filename         string          `json:"filename"`
+	State            string          `json:"state"`
+	ToolCallID       string          `json:"toolCallId"`
+	ToolName         string          `json:"toolName"`
+	Input            json.RawMessage `json:"input"`
+	Output           json.RawMessage `json:"output"`
+	ErrorText        string          `json:"errorText"`
+	ProviderExecuted bool            `json:"providerExecuted"`
+	Approval         *struct {
+		ID       string `json:"id"`
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	} `json:"approval"`
+}
+
+func readAISDK(body []byte) (*aisdkInput, error) {
+	in := &aisdkInput{}
+	if err := decodeOpen(body, in); err != nil {
+		return nil, err
+	}
+	if in.ID != "" {
+		if err := event.CheckID("id", in.ID); err != nil {
+			return nil, bad("id", "%s", err)
+		}
+	}
+	if len(in.Messages) == 0 {
+		return nil, bad("messages", "messages is empty: send a message")
+	}
+	for i := range in.Messages {
+		in.Messages[i].at = fmt.Sprintf("messages[%d]", i)
+	}
+	return in, nil
+}
+
+func (in *aisdkInput) last() *aisdkMessage { return &in.Messages[len(in.Messages)-1] }
+
+func (in *aisdkInput) config() *event.RunConfig { return clientTools(in.Tools) }
+
+func clientTools(tools []aguiTool) *event.RunConfig {
+	if len(tools) == 0 {
+		return nil
+	}
+	c := &event.RunConfig{}
+	for _, t := range tools {
+		c.ClientTools = append(c.ClientTools, event.ClientTool(t))
+	}
+	return c
+}
+
+func (p aisdkPart) tool() bool { return strings.HasPrefix(p.Type, "tool-") || p.Type == "dynamic-tool" }
+
+// past is a call of a conversation that began elsewhere.
+func (p aisdkPart) past() event.PastCall {
+	name := p.ToolName
+	if name == "" {
+		name = strings.TrimPrefix(p.Type, "tool-")
+	}
+	past := event.PastCall{CallID: p.ToolCallID, Name: name, Args: string(p.Input)}
+	if p.answered() {
+		past.Content = p.content()
+	}
+	return past
+}
+
+func (p aisdkPart) answered() bool { return p.State == "output-available" || p.State == "output-error" }
+
+// content is an output as parts: a text, or JSON as text.
+func (p aisdkPart) content() []event.Part {
+	var text string
+	switch {
+	case p.State == "output-error":
+		text = p.ErrorText
+	case json.Unmarshal(p.Output, &text) != nil:
+		text = string(p.Output)
+	}
+	return []event.Part{event.TextPart(text)}
+}
+
+// structured is an output that is no text.
+func (p aisdkPart) structured() json.RawMessage {
+	if raw := p.Output; p.State == "output-available" && len(raw) > 0 && raw[0] != '"' && string(raw) != "null" {
+		return raw
+	}
+	return nil
+}
+
+// brings reports whether a part is something that a run may have waited for.
+func (p aisdkPart) brings() bool {
+	return p.tool() && (p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil || p.answered() && !p.ProviderExecuted)
+}
+
+// answersText tells answers apart.
+func (m *aisdkMessage) answersText() string {
+	list := []aisdkPart{}
+	for _, p := range m.Parts {
+		if p.brings() {
+			list = append(list, p)
+		}
+	}
+	return m.ID + "\n" + string(event.Encode(list))
+}
+
+// answers are commands for all that the chat's run waits for.
+func (m *aisdkMessage) answers(fold *event.Session) ([]event.Command, error) {
+	run := fold.Parked()
+	if run == nil {
+		return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this chat waits for an answer: it was given already, or its time is over")
+	}
+	var list []event.Command
+	given := map[string]bool{}
+	for _, p := range m.Parts {
+		t := fold.Call(p.ToolCallID)
+		if !p.brings() || t == nil || t.RunID != run.RunID || !t.Waits() || given[t.CallID] {
+			continue
+		}
+		cmd, ok := p.command(t)
+		if ok {
+			given[t.CallID] = true
+			list = append(list, cmd)
+		}
+	}
+	return list, unanswered(fold, run, given)
+}
+
+// unanswered refuses answers that leave the run waiting.
+func unanswered(fold *event.Session, run *event.Run, given map[string]bool) error {
+	var missing []string
+	for _, t := range fold.ToolCalls {
+		if t.RunID == run.RunID && t.Waits() && !given[t.CallID] {
+			missing = append(missing, t.CallID+" ("+t.Name+")")
+		}
+	}
+	if len(missing) > 0 {
+		return problem(http.StatusConflict, event.CodeConflict, "answer everything that the run waits for; missing: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (p aisdkPart) command(t *event.ToolCall) (event.Command, bool) {
+	if p.State != "approval-responded" {
+		return event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: p.content(),
+			Structured: p.structured(), Failed: p.State == "output-error"}, t.Executor == event.ByClient
+	}
+	return decision(t, *p.Approval.Approved, p.Approval.Reason), t.Status == event.WaitingApproval
+}
+
+// decision approves or denies a call.
+func decision(t *event.ToolCall, approved bool, reason string) event.Command {
+	kind := event.Deny
+	if approved {
+		kind = event.Approve
+	}
+	return event.Command{CommandID: t.CallID + "." + string(kind), Kind: kind, CallID: t.CallID, ArgsSHA256: event.ArgsHash(t.Args), Reason: reason}
+}
