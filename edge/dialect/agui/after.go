@@ -177,12 +177,20 @@ func (a after) interrupts() (list []interrupt) {
 func (a after) resumes() []dialect.Message {
 	list := []dialect.Message{a.started(a.e, "").end()}
 	r := a.before.Run(a.e.RunID)
-	for _, c := range a.before.CallsOf(r.Book.Answer) {
-		if c.Internal || !c.Done() || a.Run != "" && c.Executor == event.ByClient && c.Outcome != event.OutcomeUnknown {
-			continue
-		}
-		if c.Executor == event.ByClient || c.Outcome == event.OutcomeDenied || c.Outcome == event.OutcomeCancelled {
+	for _, c := range came(a.before, r) {
+		if a.Run == "" || c.Executor != event.ByClient || c.Outcome == event.OutcomeUnknown {
 			list = append(list, resultOf(c).message(a.e))
+		}
+	}
+	return list
+}
+
+// came are the calls that got their result while the run was parked.
+func came(s *event.Session, r *event.Run) (list []*event.ToolCall) {
+	for _, c := range s.CallsOf(r.Book.Answer) {
+		outside := c.Executor == event.ByClient || c.Outcome == event.OutcomeDenied || c.Outcome == event.OutcomeCancelled
+		if outside && c.Done() && !c.Internal {
+			list = append(list, c)
 		}
 	}
 	return list

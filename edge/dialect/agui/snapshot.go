@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -14,6 +15,7 @@ type message struct {
 	Content  *string `json:"content,omitempty"`
 	Calls    []call  `json:"toolCalls,omitempty"`
 	CallID   string  `json:"toolCallId,omitempty"`
+	Sub      string  `json:"subagentRunId,omitempty"`
 	Metadata any     `json:"metadata,omitempty"`
 }
 
@@ -43,14 +45,36 @@ func messagesOf(s *event.Session) []message {
 	p := s.Public()
 	var list []message
 	for _, m := range p.Messages {
-		list = append(list, messageOf(p, m)...)
+		list = append(list, owned(s, m.RunID, messageOf(p, m))...)
 	}
-	for _, r := range s.Book.Reasoning {
-		if !r.Internal {
-			list = append(list, reasoning(r))
+	if w := writer(s); w != nil {
+		for _, r := range s.Book.Reasoning {
+			if !r.Internal {
+				list = append(list, owned(s, w.RunID, []message{reasoning(r)})...)
+			}
 		}
 	}
 	return list
+}
+
+// owned says of messages of a sub-agent's run whose they are.
+func owned(s *event.Session, runID string, list []message) []message {
+	if r := s.Run(runID); r != nil && r.ParentRunID != "" {
+		for i := range list {
+			list[i].Sub = runID
+		}
+	}
+	return list
+}
+
+// writer is the run whose model writes, if any does: the innermost one.
+func writer(s *event.Session) *event.Run {
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		if r := s.Runs[i]; r.StartedAt != nil && !r.Status.Terminal() {
+			return r
+		}
+	}
+	return nil
 }
 
 func reasoning(p *event.Part) message {
@@ -112,7 +136,7 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audienc
 	if len(s.State) > 0 {
 		list = append(list, frame(`{"type":"STATE_SNAPSHOT"`).raw("snapshot", s.State).end())
 	}
-	list = append(list, frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(messagesOf(s))).end())
+	list = append(list, frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(told(s, run))).end())
 	for _, a := range s.Public().Activities {
 		list = append(list, begin("ACTIVITY_SNAPSHOT", e).text("messageId", a.ActivityID).text("activityType", a.Kind).raw("content", a.Content).end())
 	}
@@ -122,7 +146,24 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audienc
 	if run.ExpiresAt != nil {
 		return append(list, after{d, e, s}.parks().end())
 	}
-	return append(list, opened(s, e, run)...)
+	for _, r := range s.Runs {
+		if r.StartedAt != nil && !r.Status.Terminal() && (r == run || r.ParentRunID != "") {
+			list = append(list, d.opened(s, r)...)
+		}
+	}
+	return list
+}
+
+// told is the conversation without what is told when a parked run goes on.
+func told(s *event.Session, run *event.Run) []message {
+	list := messagesOf(s)
+	if run.ExpiresAt == nil {
+		return list
+	}
+	for _, c := range came(s, run) {
+		list = slices.DeleteFunc(list, func(m message) bool { return m.CallID == c.CallID })
+	}
+	return list
 }
 
 // shown is the run that a snapshot is about: the one that is followed, the one
@@ -153,10 +194,18 @@ func (d Dialect) over(s *event.Session, e event.Event, r *event.Run) []dialect.M
 	return d.run(begin("RUN_FINISHED", e), e).alone()
 }
 
-// opened opens again what the run has open: deltas of it follow.
-func opened(s *event.Session, e event.Event, run *event.Run) (list []dialect.Message) {
-	if run.Book != nil && run.Book.InStep {
-		list = append(list, begin("STEP_STARTED", e).text("stepName", stepName(run.Book.Step)).end())
+// opened opens again what a run has open: deltas of it follow.
+func (d Dialect) opened(s *event.Session, r *event.Run) (list []dialect.Message) {
+	e := event.Event{SessionID: s.SessionID, RunID: r.RunID}
+	if r.ParentRunID != "" {
+		e.Agent = r.Agent
+		list = append(list, runStarted(d, e, event.RunStartedData{Agent: r.Agent, ParentCallID: r.ParentCallID})...)
+	}
+	if r.Book.InStep {
+		list = append(list, begin("STEP_STARTED", e).text("stepName", stepName(r.Book.Step)).end())
+	}
+	if r != writer(s) {
+		return list
 	}
 	parts := s.Book.Reasoning
 	if n := len(s.Messages); n > 0 && s.Messages[n-1].Status == event.Streaming {
@@ -166,12 +215,12 @@ func opened(s *event.Session, e event.Event, run *event.Run) (list []dialect.Mes
 	}
 	for _, p := range parts {
 		if p.Streaming && !p.Internal {
-			list = append(list, reasoningStarted(Dialect{}, e, event.ReasoningStartedData{ReasoningID: p.ReasoningID})...)
+			list = append(list, reasoningStarted(d, e, event.ReasoningStartedData{ReasoningID: p.ReasoningID})...)
 		}
 	}
 	for _, c := range s.ToolCalls {
-		if c.Streaming && !c.Internal && c.RunID == e.RunID {
-			list = append(list, toolStarted(Dialect{}, e, event.ToolStartedData{CallID: c.CallID, Name: c.Name, MessageID: c.MessageID})...)
+		if c.Streaming && !c.Internal && c.RunID == r.RunID {
+			list = append(list, toolStarted(d, e, event.ToolStartedData{CallID: c.CallID, Name: c.Name, MessageID: c.MessageID})...)
 		}
 	}
 	return list
