@@ -11,7 +11,8 @@ import (
 // will get none. Cheap where it is under way: then its next event, or the last
 // one of the log, says so.
 func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
-	if p, _ := v.topic.vitals(); p.run == v.req.RunID {
+	// A topic that lags behind the client's cursor may not know the end yet.
+	if p, seen := v.topic.vitals(); p.run == v.req.RunID && seen >= v.at.Seq {
 		return false, nil
 	}
 	ahead, err := v.hasMore(ctx, head)
@@ -29,7 +30,7 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 		return false, err
 	}
 	r := s.Run(v.req.RunID)
-	return r != nil && r.Status.Terminal() && s.Seq == head.Seq, nil
+	return r != nil && r.Status.Terminal() && r.Book.Last <= v.at.Seq, nil
 }
 
 // hasMore looks for an event of the run after the viewer's position. What it
