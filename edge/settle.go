@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -240,6 +241,9 @@ func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
+	if done, err := s.raise(w, r, c, body); done || err != nil {
+		return err
+	}
 	sub, err := s.resuming(r, c, r.PathValue("run"), body)
 	if err != nil {
 		return err
@@ -248,6 +252,29 @@ func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) erro
 		return s.runStream(w, r, c, sub, native.Dialect{})
 	}
 	return s.runAnswer(w, r, c, sub, 0)
+}
+
+// raise gives a run that is out of budget more of it, and reports whether it is
+// one: as much as config.limits says, or else its limit once more. Once for each
+// pause, however often it is asked for.
+func (s *Server) raise(w http.ResponseWriter, r *http.Request, c *call, body resumeRequest) (paused bool, err error) {
+	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
+	if err != nil {
+		return false, err
+	}
+	st, fold, err := s.state(r.Context(), p)
+	if err != nil || fold == nil || fold.Run(p.runID) == nil || !fold.Run(p.runID).Paused() {
+		return false, err
+	}
+	if err := checkLimits(body.Config); err != nil {
+		return true, err
+	}
+	cmd := event.Command{CommandID: fmt.Sprintf("%s.%d.resume", p.runID, st.ExpiresAt.UnixMicro()), Kind: event.Resume, Config: body.Config}
+	if err := s.command(r.Context(), c, p, cmd); err != nil {
+		return true, err
+	}
+	writeJSON(w, http.StatusAccepted, st)
+	return true, nil
 }
 
 // resuming checks that a run can be resumed, and makes what is to be accepted.

@@ -3,6 +3,7 @@ package edge_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/event"
@@ -85,6 +86,26 @@ func TestResumingTwiceIsOneRun(t *testing.T) {
 	second := as[run](t, wantStatus(t, e.do("POST", "/v1/runs/run_f/resume", ""), 202))
 	if first != second || first.SessionID != "ses_settle" || first.RunID == "run_f" {
 		t.Errorf("resumed as %+v and %+v", first, second)
+	}
+}
+
+// TestAPausedRunIsGivenMore: the command says how much, and is one for each pause.
+func TestAPausedRunIsGivenMore(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	until := event.At(time.Now().Add(time.Hour))
+	w := s.scribe("default", "ses_paused")
+	w.write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}), started("run_p"),
+		of("run_p", event.BudgetExceeded, event.BudgetExceededData{Kind: "steps", Limit: 5, Used: 5}),
+		of("run_p", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Reason: "budget", ExpiresAt: &until}))
+	s.project("default", "ses_paused")
+	for range 2 {
+		wantStatus(t, e.do("POST", "/v1/runs/run_p/resume", `{"config":{"limits":{"steps":7}}}`), 202)
+	}
+	wantStatus(t, e.do("POST", "/v1/runs/run_p/resume", `{"config":{"limits":{"steps":-7}}}`), 400)
+	waiting, err := s.log.Inbox(t.Context(), w.k)
+	if err != nil || len(waiting) != 1 || waiting[0].Kind != event.Resume || waiting[0].Config.Limits.Steps != 7 {
+		t.Errorf("the inbox holds %+v, %v", waiting, err)
 	}
 }
 

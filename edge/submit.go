@@ -128,9 +128,6 @@ func checkLimits(c *event.RunConfig) error {
 		return nil
 	}
 	l := c.Limits
-	if l.CostUSD > 0 {
-		return unsupported("config.limits.cost_usd", "money budgets are not built yet; limit tokens instead")
-	}
 	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 || l.WallMS < 0 {
 		return bad("config.limits", "limits cannot be negative; leave one out for the agent's own")
 	}

@@ -179,7 +179,7 @@ func TestBadSubmissionsAreRefusedWithTheReason(t *testing.T) {
 		`{"input":"x","session_id":"` + strings.Repeat("x", 129) + `"}`: "400 bad_request 129 bytes",
 		`{"input":"x","queue":"fast"}`:                                  "400 bad_request fast",
 		`{"input":"x","on_disconnect":"wait"}`:                          "400 bad_request on_disconnect",
-		`{"input":"x","config":{"limits":{"cost_usd":1}}}`:              "400 unsupported money",
+		`{"input":"x","config":{"limits":{"cost_usd":-1}}}`:             "400 bad_request negative",
 		`{"input":"x","config":{"client_tools":[{"name":"a b"}]}}`:      "400 bad_request a b",
 		`{"input":"x","webhook":{"url":"http://x"}}`:                    "400 unsupported webhook",
 		`{}`:                           "400 bad_request input is missing",
