@@ -51,7 +51,7 @@ func Run(t *testing.T, d dialect.Dialect, o Options) {
 			}
 		})
 	}
-	t.Run("every type", func(t *testing.T) { decided(t, d) })
+	t.Run("every type", func(t *testing.T) { Decided(t, d) })
 }
 
 // A Sent is a wire message with its id.
@@ -202,9 +202,9 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
-// decided fails for a type of event that nobody thought of: each is told by some
+// Decided fails for a type of event that nobody thought of: each is told by some
 // message, or is listed as lost.
-func decided(t *testing.T, d dialect.Dialect) {
+func Decided(t *testing.T, d dialect.Dialect) {
 	told := Told(t, d)
 	lost := map[event.Type]string{}
 	if l, ok := d.(dialect.Lossy); ok {

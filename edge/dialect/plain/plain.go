@@ -65,7 +65,7 @@ type (
 
 // Event tells of an event, if the dialect has a word for it.
 func (Dialect) Event(e event.Event, _ []byte, to dialect.Audience) []dialect.Message {
-	if e.Internal && to == dialect.Client {
+	if e.Internal && to == dialect.Client || e.Agent != "" { // a sub-agent's: its call has the result
 		return nil
 	}
 	if encode := encoders[e.Type]; encode != nil {
