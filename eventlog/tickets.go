@@ -101,6 +101,9 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 			ticket, err = t.ticket(msg)
 			return err
 		})
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // ask again; Silence tells how long this goes on
+		}
 		if err == nil {
 			t.heard.Store(time.Now().UnixNano())
 		}
@@ -114,7 +117,7 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 }
 
 // pull asks once for up to n messages and hands them on; none in time is no
-// error. The request is good for half a lease: those of a process that froze are
+// error, ErrNoHeartbeat says that the server has gone silent. The request is good for half a lease: those of a process that froze are
 // void before what it held comes back, which they would swallow else.
 func (l *Log) pull(ctx context.Context, cons jetstream.Consumer, n int, take func(jetstream.Msg) error) error {
 	asking, cancel := context.WithTimeout(ctx, l.opts.Lease/2)
