@@ -3,9 +3,10 @@
 # Packages tested at once. Each may start servers of its own; more than 4 only make each other slow.
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 PKG ?= ./...
+SOAKTIME ?= 10m
 FUZZTIME ?= 10s
 
-.PHONY: build test check bench fuzz tools servers services fmt up down
+.PHONY: build test check bench soak fuzz tools servers services fmt up down
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/runlog ./cmd/runlog
@@ -28,6 +29,10 @@ fmt:
 # The figures of docs/benchmarks.md, in some two minutes. bench/run.sh compares with other servers.
 bench: build servers
 	cd bench && go run ./cmd/figures
+
+# Workers are killed and paused at every frame of a run, which takes about 4 minutes, then at random for SOAKTIME.
+soak: servers
+	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestCrashMatrix ./internal/crashtest
 
 # Every fuzz target for FUZZTIME.
 fuzz:

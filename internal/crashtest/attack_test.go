@@ -1,0 +1,397 @@
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	runlog "github.com/runlog-dev/runlog/clients/go"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// harm is what happens to a worker.
+type harm string
+
+const (
+	killed harm = "killed"
+	paused harm = "paused"
+)
+
+// A point is a write of a session: the n-th with something, counted from 1.
+type point struct {
+	kind event.Type // frames that hold an event of this type; "": any frame
+	on   string     // instead: what is published on subjects with this beginning
+	n    int
+}
+
+func (p point) String() string {
+	what := "frame"
+	if p.kind != "" {
+		what = string(p.kind)
+	}
+	if p.on != "" {
+		what = p.on
+	}
+	return fmt.Sprint(what, " ", p.n)
+}
+
+// matcher counts the writes of a session.
+func (p point) matcher(session string) func(write) bool {
+	var n atomic.Int32
+	return func(w write) bool {
+		frame := strings.HasPrefix(w.subject, "log.") && strings.HasSuffix(w.subject, "."+session)
+		there := frame && (p.kind == "" || w.has(p.kind))
+		if p.on != "" {
+			there = strings.HasPrefix(w.subject, p.on)
+		}
+		return there && int(n.Add(1)) == p.n
+	}
+}
+
+// An attack harms the worker that comes to a point, and then, if there is one,
+// the next worker at another.
+type attack struct {
+	harm  harm
+	at    point
+	when  moment
+	again *attack
+}
+
+func (a attack) String() string {
+	s := fmt.Sprintf("%s %s %s", a.harm, a.when, a.at)
+	if a.again != nil {
+		s += ", then " + a.again.String()
+	}
+	return s
+}
+
+// A blow is an attack that is under way.
+type blow struct {
+	attack
+	trap   *trap
+	worker *worker
+	at     time.Time
+	done   chan struct{} // closed when the worker is down
+	wake   chan struct{} // close it to let a paused worker go on
+}
+
+func (a attack) prepare(session string) *blow {
+	b := &blow{attack: a, done: make(chan struct{}), wake: make(chan struct{})}
+	b.trap = newTrap(a.at.matcher(session), a.when, b.strike)
+	return b
+}
+
+func (b *blow) strike(w *worker) (late bool) {
+	b.worker, b.at = w, time.Now()
+	if b.harm == killed {
+		w.Kill()
+		close(b.done)
+		return false
+	}
+	w.Pause()
+	close(b.done)
+	<-b.wake
+	return true
+}
+
+// A story is a run with whoever watches it.
+type story struct {
+	session string
+	seen    []event.Event
+	err     error
+	over    chan struct{}
+}
+
+// submit starts a run and follows it.
+func (l *lane) submit(t testing.TB) *story {
+	l.runs++
+	s := &story{session: fmt.Sprintf("ses_%d", l.runs), over: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	go func() {
+		defer close(s.over)
+		for e, err := range l.client.SubmitStream(ctx, runlog.Submission{Agent: "crash", SessionID: s.session, Input: "hello"}) {
+			if err != nil {
+				s.err = err
+				return
+			}
+			if e.Type != runlog.Heartbeat {
+				s.seen = append(s.seen, e)
+			}
+		}
+	}()
+	return s
+}
+
+// errMissed: the run went by without coming to the point.
+var errMissed = errors.New("the run never came to this point")
+
+// run makes one attack and checks everything that has to hold afterwards.
+func (l *lane) run(t *testing.T, a attack) error {
+	t.Helper()
+	l.whole(t)
+	blows := []*blow{a.prepare(fmt.Sprintf("ses_%d", l.runs+1))}
+	for _, w := range l.workers {
+		w.gate.set(blows[0].trap)
+	}
+	s := l.submit(t)
+	struck := l.struck(t, blows[0], s)
+	if a.again != nil && struck {
+		blows = append(blows, l.strikeAgain(t, *a.again, blows[0], s))
+	}
+	if !struck {
+		l.disarm(t, blows[0])
+		return errMissed
+	}
+	l.settled(t, s)
+	for _, b := range blows {
+		l.wakeUp(t, s, b)
+	}
+	l.judge(t, s, blows)
+	return nil
+}
+
+// disarm takes the traps away. If one springs at this very moment, its victim is
+// let go.
+func (l *lane) disarm(t *testing.T, b *blow) {
+	t.Helper()
+	for _, w := range l.workers {
+		w.gate.set()
+	}
+	b.trap.mu.Lock()
+	sprung := b.trap.sprung
+	b.trap.mu.Unlock()
+	if !sprung {
+		return
+	}
+	<-b.done
+	if b.harm == paused {
+		close(b.wake)
+		b.worker.Resume()
+	}
+}
+
+// struck waits until the blow has fallen; false if the run is through without.
+func (l *lane) struck(t *testing.T, b *blow, s *story) bool {
+	t.Helper()
+	over := s.over
+	var calm time.Time // since when nobody has anything to do
+	for {
+		select {
+		case <-b.done:
+			return true
+		case <-over:
+			over = nil
+			if s.err != nil {
+				t.Fatalf("the viewer: %v", s.err)
+			}
+		case <-time.After(50 * time.Millisecond):
+			switch {
+			case over != nil || !l.quiet(t, s):
+			case calm.IsZero():
+				calm = time.Now()
+			case time.Since(calm) > lease/2: // a snapshot may come after all else
+				return false
+			}
+		case <-time.After(patience):
+			t.Fatalf("neither %s, nor the end of the run", b.attack)
+		}
+	}
+}
+
+// strikeAgain brings back the first victim and waits for the second one.
+func (l *lane) strikeAgain(t *testing.T, a attack, first *blow, s *story) *blow {
+	t.Helper()
+	b := a.prepare(s.session)
+	for _, w := range l.workers {
+		w.gate.set(b.trap)
+	}
+	if first.harm == killed {
+		first.worker.Start()
+	}
+	if !l.struck(t, b, s) {
+		t.Fatalf("%s: %v", a, errMissed)
+	}
+	return b
+}
+
+// quiet reports that nobody has anything to do for the session any more.
+func (l *lane) quiet(t testing.TB, s *story) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	k := eventlog.Key{Tenant: "default", Session: s.session}
+	ticketed, err := l.log.Ticketed(ctx, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := l.log.Inbox(ctx, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold, _, err := l.log.Load(ctx, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !ticketed && len(waiting) == 0 && fold.Seq > 0 && fold.Free()
+}
+
+// settled waits until the run is over for its viewer and for the workers.
+func (l *lane) settled(t *testing.T, s *story) {
+	t.Helper()
+	select {
+	case <-s.over:
+	case <-time.After(patience):
+		t.Fatal("the viewer still waits for the end of the run")
+	}
+	for deadline := time.Now().Add(patience); !l.quiet(t, s); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the session still has work, or a ticket, or a command")
+		}
+	}
+}
+
+// wakeUp lets a paused worker go on, and sees that it finds out.
+func (l *lane) wakeUp(t *testing.T, s *story, b *blow) {
+	t.Helper()
+	if b.harm != paused {
+		return
+	}
+	close(b.wake)
+	b.worker.Resume()
+	ended := regexp.MustCompile(`msg=(turn|"turn handed over") tenant=default session=` + s.session + ` `)
+	for deadline := time.Now().Add(patience); !ended.MatchString(b.worker.Log()); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not say how its turn in %s ended", b.worker.name, s.session)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// events reads the log past everybody.
+func (l *lane) events(t testing.TB, s *story) ([]eventlog.Frame, []event.Event) {
+	t.Helper()
+	k := eventlog.Key{Tenant: "default", Session: s.session}
+	head, err := l.log.Head(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames []eventlog.Frame
+	var all []event.Event
+	for f, err := range l.log.Stored(t.Context(), k, head) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := f.Events()
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames, all = append(frames, f), append(all, events...)
+	}
+	return frames, all
+}
+
+// judge checks log, fold, tools, viewer and times.
+func (l *lane) judge(t *testing.T, s *story, blows []*blow) {
+	t.Helper()
+	frames, all := l.events(t, s)
+	found, _, err := l.auditor.Session(t.Context(), eventlog.Key{Tenant: "default", Session: s.session})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Errorf("the log is not sound: %s", f)
+	}
+	fold := folded(t, s.session, all)
+	if l.model != nil {
+		for _, d := range outcomeOf(fold, l.model).differences(l.model) {
+			t.Errorf("the outcome is not that of a run in peace: %s", d)
+		}
+	}
+	checkUses(t, fold, l.uses(t, fold.Runs[0].RunID))
+	checkViewer(t, s, fold.Runs[0].RunID, all)
+	l.checkTakeover(t, blows, frames)
+	if t.Failed() {
+		tell(t, frames)
+	}
+}
+
+func folded(t *testing.T, session string, all []event.Event) *event.Session {
+	t.Helper()
+	s := event.NewSession(session)
+	for _, e := range all {
+		if err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// checkViewer: who watched all along has seen the public events of the run, each
+// once, in order, and then the end.
+func checkViewer(t *testing.T, s *story, runID string, all []event.Event) {
+	t.Helper()
+	if s.err != nil {
+		t.Errorf("the viewer: %v", s.err)
+	}
+	i := 0
+	for _, e := range all {
+		if e.Internal || e.RunID != runID {
+			continue
+		}
+		if i >= len(s.seen) || string(s.seen[i].AppendLine(nil)) != string(e.AppendLine(nil)) {
+			t.Errorf("the viewer has seen %d events of the run, then not %s", i, e.AppendLine(nil))
+			return
+		}
+		i++
+	}
+	if i != len(s.seen) {
+		t.Errorf("the viewer has seen %d events, the run has %d", len(s.seen), i)
+	}
+}
+
+// checkTakeover: whoever was harmed last in the middle of a run was followed by
+// another worker within two leases, by the log's own time, not counted what the
+// machine itself stood still.
+func (l *lane) checkTakeover(t *testing.T, blows []*blow, frames []eventlog.Frame) {
+	t.Helper()
+	if len(blows) == 0 {
+		return
+	}
+	b := blows[len(blows)-1]
+	ended := false // before the blow
+	for _, f := range frames {
+		events, _ := f.Events()
+		for _, e := range events {
+			switch after := f.Time.After(b.at); {
+			case e.Type.Terminal() && !after:
+				ended = true
+			case e.Type == event.SessionClaimed && after:
+				took, stood := f.Time.Sub(b.at), l.pulse.worst(b.at)
+				if took > 2*lease+4*stood {
+					t.Errorf("%s: the takeover took %v, more than two leases (the machine stood still for up to %v)", b.attack, took, stood)
+				}
+				t.Logf("%s: the takeover took %v", b.attack, took.Round(time.Millisecond))
+				return
+			}
+		}
+	}
+	if !ended {
+		t.Errorf("%s: nobody took over", b.attack)
+	}
+}
+
+func tell(t *testing.T, frames []eventlog.Frame) {
+	t.Helper()
+	for _, f := range frames {
+		for line := range f.Lines() {
+			t.Logf("%s %s %.300s", f.Time.Format("05.000"), f.ID[len(f.ID)-6:], line)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package crashtest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/audit"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// lanes is how many installations are attacked side by side. Most of the time
+// goes into waiting for leases to run out.
+const lanes = 4
+
+// What a worker stores besides frames.
+const (
+	answered = "$JS.API.STREAM.MSG.DELETE.INBOX"
+	released = "$JS.API.STREAM.MSG.DELETE.JOBS"
+	snapshot = "$KV.SNAPSHOTS."
+)
+
+// turning are the writes at which a run takes a turn: the first of every kind
+// of event, and what is stored besides.
+var turning = []point{
+	{kind: event.SessionCreated, n: 1}, {kind: event.StepStarted, n: 1},
+	{kind: event.ReasoningStarted, n: 1}, {kind: event.ReasoningDelta, n: 2}, {kind: event.ReasoningCompleted, n: 1},
+	{kind: event.MessageStarted, n: 1}, {kind: event.TextDelta, n: 1}, {kind: event.ToolStarted, n: 1},
+	{kind: event.ToolArgsDelta, n: 1}, {kind: event.ToolArgs, n: 1}, {kind: event.StepCompleted, n: 1},
+	{kind: event.ToolRunning, n: 1}, {kind: event.ToolProgress, n: 1}, {kind: event.ToolCompleted, n: 1}, {kind: event.ToolCompleted, n: 2},
+	{kind: event.StepStarted, n: 2}, {kind: event.ToolRunning, n: 2},
+	{kind: event.ArtifactStarted, n: 1}, {kind: event.ArtifactCompleted, n: 1}, {kind: event.ToolCompleted, n: 3},
+	{kind: event.RunCompleted, n: 1}, {kind: event.SessionReleased, n: 1},
+	{on: answered, n: 1}, {on: released, n: 1}, {on: snapshot, n: 1},
+}
+
+// waking are those at which it matters most that a worker does not go on where it
+// was when it wakes up.
+var waking = []point{
+	{kind: event.SessionCreated, n: 1}, {kind: event.TextDelta, n: 1}, {kind: event.ToolRunning, n: 1},
+	{kind: event.ToolCompleted, n: 1}, {kind: event.RunCompleted, n: 1}, {on: answered, n: 1}, {on: released, n: 1},
+}
+
+// sample is what always runs: workers killed at every turning point, paused at
+// some, and the next ones killed while they take over.
+func sample() []attack {
+	var list []attack
+	for _, p := range turning {
+		list = append(list, attack{harm: killed, at: p, when: before}, attack{harm: killed, at: p, when: stored})
+	}
+	for _, p := range waking {
+		list = append(list, attack{harm: paused, at: p, when: before}, attack{harm: paused, at: p, when: stored})
+	}
+	return append(list, successions()...)
+}
+
+// successions are attacks on whoever takes over.
+func successions() []attack {
+	var list []attack
+	for _, first := range []point{{kind: event.TextDelta, n: 1}, {kind: event.ToolRunning, n: 1}, {kind: event.RunCompleted, n: 1}} {
+		for _, next := range []attack{
+			{harm: killed, at: point{kind: event.SessionClaimed, n: 1}, when: before},
+			{harm: killed, at: point{kind: event.SessionClaimed, n: 1}, when: stored},
+			{harm: paused, at: point{kind: event.RunRecovered, n: 1}, when: stored},
+		} {
+			list = append(list, attack{harm: killed, at: first, when: before, again: &next})
+		}
+	}
+	return list
+}
+
+// whole is every frame that a run can have.
+func whole() []attack {
+	var list []attack
+	for n := 1; n <= 40; n++ {
+		for _, h := range []harm{killed, paused} {
+			for _, m := range []moment{before, stored} {
+				list = append(list, attack{harm: h, at: point{n: n}, when: m})
+			}
+		}
+	}
+	return list
+}
+
+// soak is how long the whole matrix is followed by attacks at random, from
+// RUNLOG_SOAK; 0 and false if only the sample is to run.
+func soak(t *testing.T) (time.Duration, bool) {
+	t.Helper()
+	v := os.Getenv("RUNLOG_SOAK")
+	if v == "" {
+		return 0, false
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatalf("RUNLOG_SOAK=%q is no duration, such as 10m", v)
+	}
+	return d, true
+}
+
+// TestCrashMatrix attacks workers at one point after the other. The order is by
+// chance, so that attacks follow different ones each time.
+func TestCrashMatrix(t *testing.T) {
+	list := sample()
+	length, soaking := soak(t)
+	if soaking {
+		list = append(list, whole()...)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	var next, missed atomic.Int32
+	take := func() *attack {
+		if i := int(next.Add(1)) - 1; i < len(list) {
+			return &list[i]
+		}
+		return nil
+	}
+	end := time.Now().Add(length)
+	var all sync.WaitGroup
+	for i := range lanes { // not as parallel tests, of which there are no more at once than processors
+		all.Go(func() {
+			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+				l := startLane(t)
+				l.peace(t)
+				for a := take(); a != nil; a = take() {
+					l.attack(t, *a, &missed)
+				}
+				for time.Now().Before(end) {
+					l.attack(t, random(), &missed)
+				}
+				l.sound(t)
+			})
+		})
+	}
+	all.Wait()
+	t.Logf("%d attacks, %d of them behind the end of the run", next.Load()-lanes, missed.Load())
+}
+
+// random attacks a worker at any frame, and often the next one too.
+func random() attack {
+	one := func(n int) attack {
+		return attack{harm: []harm{killed, paused}[rand.IntN(2)], at: point{n: 1 + rand.IntN(n)}, when: []moment{before, stored}[rand.IntN(2)]}
+	}
+	a := one(32)
+	if a.harm == killed && rand.IntN(2) == 0 {
+		b := one(2) // the taker's first frames are sure to come
+		a.again = &b
+	}
+	return a
+}
+
+func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
+	t.Run(strings.ReplaceAll(a.String(), "/", "_"), func(t *testing.T) {
+		err := l.run(t, a)
+		if errors.Is(err, errMissed) && a.at.kind == "" && a.at.on == "" && a.at.n > 20 {
+			missed.Add(1) // frames are cut by time: not every run has as many
+			return
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// peace runs once without an attack: the model of all others.
+func (l *lane) peace(t *testing.T) {
+	t.Helper()
+	s := l.submit(t)
+	l.settled(t, s)
+	l.judge(t, s, nil)
+	_, all := l.events(t, s)
+	l.model = outcomeOf(folded(t, s.session, all), nil)
+}
+
+// sound checks the whole installation in the end, with the runs that were
+// accepted.
+func (l *lane) sound(t *testing.T) {
+	t.Helper()
+	l.whole(t)
+	r, err := l.auditor.All(t.Context(), "", func(f audit.Finding) { t.Errorf("in the end: %s", f) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(r.Runs) != l.runs {
+		t.Errorf("%d runs in the log, %d were started", r.Runs, l.runs)
+	}
+	t.Logf("%+v", r)
+}
