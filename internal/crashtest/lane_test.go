@@ -118,13 +118,6 @@ func (l *lane) whole(t testing.TB) {
 	}
 }
 
-func (l *lane) other(w *worker) *worker {
-	if w == l.workers[0] {
-		return l.workers[1]
-	}
-	return l.workers[0]
-}
-
 // agentFiles copies the agents and tells their tools where the ledger is.
 func agentFiles(t testing.TB, ledger string) string {
 	t.Helper()
