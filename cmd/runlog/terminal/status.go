@@ -23,14 +23,17 @@ func (v *textView) runRecovered(_ event.Event, d event.RunRecoveredData) {
 }
 
 func (v *textView) runStatus(_ event.Event, d event.RunStatusData) {
-	if d.Status == event.WaitingApproval {
+	switch {
+	case d.Status == event.WaitingApproval:
 		v.remark("waiting for an approval")
+	case d.Status == event.WaitingTool && d.Reason == "client":
+		v.remark("waiting for the result of a tool that the client runs")
 	}
 }
 
 func (v *textView) approvalRequested(e event.Event, d event.ApprovalRequestedData) {
-	v.remark(fmt.Sprintf("call %s needs an approval before %s: POST /v1/runs/%s/approvals/%s",
-		d.CallID, d.ExpiresAt.In(v.now().Location()).Format("15:04:05"), e.RunID, d.CallID))
+	v.remark(fmt.Sprintf("call %s needs an approval before %s: runlog approve %s %s (or deny)",
+		d.CallID, d.ExpiresAt.In(v.now().Location()).Format("2006-01-02 15:04:05"), e.RunID, d.CallID))
 }
 
 func (v *textView) approvalResolved(_ event.Event, d event.ApprovalResolvedData) {
