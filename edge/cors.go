@@ -16,7 +16,8 @@ const exposed = "Location, Content-Location, ETag, Content-Range, Accept-Ranges,
 	"RateLimit, RateLimit-Policy, X-Request-Id, Runlog-Next-Cursor, Runlog-Run-Id, Runlog-Session-Id, Runlog-Trace-Id"
 
 // cors lets web pages of allowed origins call, and answers their preflights:
-// then it returns true. Cookies are not used, so no credentials are allowed.
+// then it returns true. Cookies are let through for pages of origins that are named;
+// they only ever follow streams.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
@@ -25,6 +26,9 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) (answered bool) {
 	if origin != "" && s.allowed(origin) {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Expose-Headers", exposed)
+		if slices.Contains(s.opts.Origins, origin) {
+			h.Set("Access-Control-Allow-Credentials", "true")
+		}
 		if preflight {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS")
 			h.Set("Access-Control-Max-Age", "7200")

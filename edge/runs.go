@@ -29,9 +29,17 @@ func (p runPlace) into(req *stream.Request) {
 }
 
 // findRun looks in the runs index, and for runs that are older than that in the
-// catalog. Another tenant's run is not there.
+// catalog. Another tenant's run is not there, nor one that a token is not for.
 func (s *Server) findRun(ctx context.Context, c *call, id string) (runPlace, error) {
 	c.note("run", id)
+	p, err := s.lookUpRun(ctx, c, id)
+	if err == nil && !c.who.Reaches(p.key.Session, id) {
+		return runPlace{}, notFound("run", id)
+	}
+	return p, err
+}
+
+func (s *Server) lookUpRun(ctx context.Context, c *call, id string) (runPlace, error) {
 	if event.CheckID("run id", id) != nil {
 		return runPlace{}, notFound("run", id)
 	}

@@ -5,12 +5,14 @@ package edge
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,9 +55,14 @@ type Options struct {
 	MaxUpload   int64         // bytes of an uploaded artifact, default 256 MiB
 	MaxStreams  int           // open at once, default 50,000
 	MaxConns    int           // connections at once, default 60,000
+	SocketPing  time.Duration // between pings of a WebSocket, default 20 s
 	MaxWait     time.Duration // that a request may wait for a run's end, default 5 min
 	DrainDelay  time.Duration // between not ready and the end of streams, so that proxies notice; default 0
 	DrainPeriod time.Duration // for other requests to finish, default 10 s
+
+	// TLS, if set, has the certificate that Run serves with, HTTP/2 included.
+	// Without it HTTP/2 is served to those that know (h2c).
+	TLS *tls.Config
 }
 
 func (o *Options) setDefaults() {
@@ -63,6 +70,7 @@ func (o *Options) setDefaults() {
 	o.MaxUpload = orDefault(o.MaxUpload, 256<<20)
 	o.MaxStreams = orDefault(o.MaxStreams, 50_000)
 	o.MaxConns = orDefault(o.MaxConns, 60_000)
+	o.SocketPing = orDefault(o.SocketPing, socketPing)
 	o.MaxWait = orDefault(o.MaxWait, 5*time.Minute)
 	o.DrainPeriod = orDefault(o.DrainPeriod, 10*time.Second)
 }
@@ -83,7 +91,9 @@ type Server struct {
 	gate    *auth.Gate
 	agents  agentCache
 	metrics *metrics
+	secret  lazySecret
 	handler http.Handler
+	sockets sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
 
 	draining  atomic.Bool
 	streams   atomic.Int64
@@ -107,6 +117,8 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
+	s.secret.read = s.Log.Secret
+	o.Auth.Secret = s.secret.get
 	s.gate = auth.NewGate(s.keys(), o.Auth)
 	s.gate.SetLoopback(o.Loopback)
 	s.drain, s.endStream = context.WithCancelCause(context.Background())
@@ -138,7 +150,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
 	}
 	group.Go(func() error {
-		return ignore(srv.Serve(&limitListener{Listener: ln, max: int64(s.opts.MaxConns)}), http.ErrServerClosed)
+		return ignore(s.accept(srv, &limitListener{Listener: ln, max: int64(s.opts.MaxConns)}), http.ErrServerClosed)
 	})
 	group.Go(func() error {
 		defer stopLive()
@@ -160,6 +172,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 func (s *Server) httpServer() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           s.handler,
@@ -169,6 +182,14 @@ func (s *Server) httpServer() *http.Server {
 		Protocols:         protocols,
 		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
+}
+
+func (s *Server) accept(srv *http.Server, ln net.Listener) error {
+	if s.opts.TLS == nil {
+		return srv.Serve(ln)
+	}
+	srv.TLSConfig = s.opts.TLS.Clone()
+	return srv.ServeTLS(ln, "", "")
 }
 
 // shutDown drains from the inside out: not ready, streams aborted so that their
@@ -182,7 +203,19 @@ func (s *Server) shutDown(srv *http.Server) error {
 	if err := srv.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
 	}
-	return nil
+	return s.awaitSockets(ctx)
+}
+
+// awaitSockets waits for WebSockets, which Shutdown knows nothing of.
+func (s *Server) awaitSockets(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { s.sockets.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("shut down: WebSockets are still open: %w", ctx.Err())
+	}
 }
 
 func ignore(err, expected error) error {

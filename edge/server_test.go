@@ -31,7 +31,10 @@ type served struct {
 	ended   chan error
 }
 
-func (s *site) serve(opts edge.Options) *served {
+func (s *site) serve(opts edge.Options) *served { return s.serveTLS(opts, http.DefaultClient) }
+
+// serveTLS waits with the client's own means until the edge is up.
+func (s *site) serveTLS(opts edge.Options, client *http.Client) *served {
 	s.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,10 +46,18 @@ func (s *site) serve(opts edge.Options) *served {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { e.ended <- srv.Run(ctx, ln) }()
 	s.t.Cleanup(stop)
-	e.stop, e.edgeNode = stop, &edgeNode{t: s.t, url: "http://" + ln.Addr().String(), srv: srv}
+	scheme := "http://"
+	if opts.TLS != nil {
+		scheme = "https://"
+	}
+	e.stop, e.edgeNode = stop, &edgeNode{t: s.t, url: scheme + ln.Addr().String(), srv: srv}
 	waitFor(s.t, func() bool {
-		resp, err := e.try("GET", "/readyz", "")
-		return err == nil && resp.StatusCode == 200
+		resp, err := client.Get(e.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == 200
 	})
 	return e
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/dialect/openai"
 	"github.com/runlog-dev/runlog/edge/dialect/plain"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
@@ -22,7 +23,7 @@ import (
 )
 
 // dialects are those that ?dialect= may name.
-var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}}
+var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{}}
 
 // runEvents streams one run and ends after its terminal event.
 func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -56,9 +57,6 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request, c *call) 
 func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (stream.Request, error) {
 	var req stream.Request
 	q := r.URL.Query()
-	if r.Header.Get("Upgrade") != "" {
-		return req, unsupported("Upgrade", "WebSocket is not built yet; ask for text/event-stream or application/x-ndjson")
-	}
 	var err error
 	if req.Transport, err = transport(r, stream.SSE{}); err != nil {
 		return req, err
@@ -100,6 +98,9 @@ func cursor(r *http.Request) string {
 
 // transport chooses by Accept; a client that takes anything gets def.
 func transport(r *http.Request, def stream.Transport) (stream.Transport, error) {
+	if r.Context().Value(socketKey{}) != nil {
+		return stream.WebSocket{}, nil
+	}
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	for kind := range strings.SplitSeq(accept, ",") {
 		kind, _, _ = strings.Cut(kind, ";")
@@ -265,7 +266,7 @@ var endings = []string{"history", "run_over", "drain", "slow_client", "log", "cl
 func (s *Server) findSession(ctx context.Context, c *call, id string) (eventlog.Key, error) {
 	k := eventlog.Key{Tenant: c.who.Tenant, Session: id}
 	c.note("session", id)
-	if event.CheckID("session id", id) != nil {
+	if event.CheckID("session id", id) != nil || !c.who.Reaches(id, "") {
 		return k, notFound("session", id)
 	}
 	for range 2 { // a command may turn into events between the two looks

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -45,9 +46,29 @@ func edgeCommand(ctx context.Context, args []string) error {
 
 // serveEdge runs an edge until ctx ends.
 func (s *settings) serveEdge(ctx context.Context, st *stores, ln net.Listener) error {
-	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log},
-		edge.Options{Stream: stream.Options{Ping: s.heartbeat}, DrainDelay: s.drainDelay})
+	opts, err := s.edgeOptions()
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log}, opts)
 	return srv.Run(ctx, ln)
+}
+
+func (s *settings) edgeOptions() (edge.Options, error) {
+	certificate, err := s.tlsConfig()
+	return edge.Options{
+		Stream: stream.Options{Ping: s.heartbeat}, DrainDelay: s.drainDelay, TLS: certificate, Origins: list(s.origins),
+	}, err
+}
+
+// list reads values that are separated by commas.
+func list(text string) (values []string) {
+	for v := range strings.SplitSeq(text, ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			values = append(values, v)
+		}
+	}
+	return values
 }
 
 func workerCommand(ctx context.Context, args []string) error {

@@ -22,6 +22,7 @@ type settings struct {
 	agents                              string
 	partitions, replicas, slots         int
 	lease, grace, heartbeat, drainDelay time.Duration
+	tlsCert, tlsKey, origins            string
 	syncMode                            string
 	log                                 *slog.Logger
 }
@@ -73,6 +74,9 @@ func catalogSettings(f *flag.FlagSet, s *settings) {
 func edgeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.listen, "listen", "LISTEN", "127.0.0.1:8080", "address for clients; keys are needed beyond this machine")
 	span(f, &s.heartbeat, "ping", "PING", 15*time.Second, "pause between signs of life on a stream")
+	text(f, &s.tlsCert, "tls-cert", "TLS_CERT", "", "certificate file; with it, HTTPS and HTTP/2")
+	text(f, &s.tlsKey, "tls-key", "TLS_KEY", "", "file of its key")
+	text(f, &s.origins, "origins", "ORIGINS", "", "origins of web pages that may call, separated by commas; * for all")
 	span(f, &s.drainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
 }
 

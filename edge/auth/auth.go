@@ -38,7 +38,8 @@ type Caller struct {
 	Key    string // id of the key, empty if there are none
 	Name   string // of the key
 	Scopes []string
-	Open   bool // no keys are in use: the caller may do everything
+	Open   bool   // no keys are in use: the caller may do everything
+	Grant  *Grant // of a caller with a token
 }
 
 // May reports whether the caller has a scope.
@@ -52,6 +53,8 @@ type Options struct {
 	TTL      time.Duration // how long a key is believed to be valid, default 1 min
 	Negative time.Duration // and how long to be invalid, default 10 s
 	Max      int           // keys remembered of each sort, default 10,000
+	// Secret returns what tokens are signed with; nil: there are no tokens.
+	Secret func(context.Context) ([]byte, error)
 }
 
 // A Gate identifies callers. What the catalog says is cached: while it is down,
@@ -124,7 +127,7 @@ func (g *Gate) Loopback() bool {
 // catalog.ErrUnavailable if that cannot be found out now.
 func (g *Gate) Identify(r *http.Request) (Caller, error) {
 	if open, err := g.isOpen(r.Context()); err != nil || open {
-		return Caller{Tenant: DefaultTenant, Name: "client", Open: true}, err
+		return openCaller, err
 	}
 	secret := bearer(r)
 	if secret == "" {
@@ -132,6 +135,8 @@ func (g *Gate) Identify(r *http.Request) (Caller, error) {
 	}
 	return g.caller(r.Context(), catalog.HashKey(secret))
 }
+
+var openCaller = Caller{Tenant: DefaultTenant, Name: "client", Open: true}
 
 // bearer also reads the header in which some vendors' clients send keys.
 func bearer(r *http.Request) string {

@@ -66,7 +66,7 @@ func (p *pending) takes(e *entry, d delta, limit int) bool {
 // taken. Else shown is to be sent now: e itself, or e in the place of the deltas
 // that it closes.
 func (v *Viewer) gather(ctx context.Context, out *output, e *entry) (taken bool, shown *entry, err error) {
-	if v.at.Sub > 0 || e.hidden {
+	if v.at.Sub > 0 || e.hidden || v.encoder != nil {
 		return false, e, nil
 	}
 	d, grows := growth(e)

@@ -1,0 +1,265 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Subprotocol is what a WebSocket speaks: each message is a JSON object. The
+// server sends {id?, event, data}, as SSE does, and {answer, status, body} to
+// commands; the client sends where to begin, if its URL does not say so, and
+// commands. See docs/api.md.
+const subprotocol = "runlog.v1"
+
+// Close codes besides those of RFC 6455: 4000 and the status that HTTP would
+// have answered with.
+const (
+	closeApp       = 4000
+	closeRestart   = websocket.StatusServiceRestart
+	closeTryLater  = websocket.StatusTryAgainLater
+	openingTimeout = 10 * time.Second // for the first message
+	socketPing     = 20 * time.Second
+	maxCloseReason = 120 // bytes; a close frame has 125 in all
+	commandsAtOnce = 8
+)
+
+// errClientLeft: the client closed its WebSocket.
+var errClientLeft = fmt.Errorf("the client closed the WebSocket: %w", context.Canceled)
+
+// errClientDead: the client answers no ping.
+var errClientDead = fmt.Errorf("the client answers no ping: %w", os.ErrDeadlineExceeded)
+
+func isWebSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// follower identifies those who want a stream: by key, token or cookie. Clients
+// that come as a WebSocket may also say who they are in their first message.
+func (s *Server) follower(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		if isWebSocket(r) {
+			return s.socket(w, r, c, h)
+		}
+		secret, byCookie := auth.Presented(r)
+		if err := s.identifyFollower(r, c, secret, byCookie); err != nil {
+			return err
+		}
+		return h(w, r, c)
+	}
+}
+
+func (s *Server) identifyFollower(r *http.Request, c *call, secret string, byCookie bool) error {
+	who, err := s.gate.Follower(r.Context(), secret)
+	if err != nil {
+		return err
+	}
+	c.who = who
+	if who.Open {
+		return s.checkLocal(r)
+	}
+	if byCookie {
+		return s.checkCookie(r)
+	}
+	return nil
+}
+
+// checkCookie keeps pages out that a browser sends the user's cookie for without
+// being asked: only pages of the edge's own host and of origins that are named.
+func (s *Server) checkCookie(r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(s.opts.Origins, origin) {
+		return nil
+	}
+	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) {
+		return nil
+	}
+	return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not use a cookie here; allow the origin, or send a token", origin)
+}
+
+// socketKey marks the request of a handler that answers over a WebSocket.
+type socketKey struct{}
+
+// A socket is one WebSocket on its way.
+type socket struct {
+	srv  *Server
+	conn *websocket.Conn
+	out  *corked
+	call *call
+	req  *http.Request
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	first  chan []byte   // the first message, if one is waited for
+	busy   chan struct{} // commands under way
+	begun  chan struct{} // closed when commands may come
+}
+
+// socket serves a stream's handler over a WebSocket. What goes wrong after the
+// handshake is told as {"error": problem} and by the close code, since browsers
+// do not show their pages why a handshake fails.
+func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handler) error {
+	if origin := r.Header.Get("Origin"); origin != "" && !s.allowed(origin) && s.checkCookie(r) != nil {
+		return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not connect here", origin)
+	}
+	if s.draining.Load() {
+		return errDraining
+	}
+	s.sockets.Add(1)
+	defer s.sockets.Done()
+	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), busy: make(chan struct{}, commandsAtOnce), begun: make(chan struct{})}
+	if !k.accept(w) {
+		return nil
+	}
+	defer func() { _ = k.conn.CloseNow() }()
+	k.ctx, k.cancel = context.WithCancelCause(r.Context())
+	defer k.cancel(nil)
+	go k.read()
+	defer k.keepAlive()()
+	err := k.serve(h)
+	c.err = err
+	k.close(err)
+	return nil
+}
+
+// accept shakes hands, or has answered why not.
+func (k *socket) accept(w http.ResponseWriter) bool {
+	hj := &hijacker{ResponseWriter: w, timeout: k.srv.hub.WriteTimeout()}
+	conn, err := websocket.Accept(hj, k.req, &websocket.AcceptOptions{
+		Subprotocols: []string{subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		k.call.ended = "handshake"
+		k.call.err = err
+		return false
+	}
+	k.conn, k.out = conn, hj.conn
+	k.conn.SetReadLimit(k.srv.opts.MaxBody)
+	k.call.started, k.call.status = true, http.StatusSwitchingProtocols
+	return true
+}
+
+// serve identifies the client, learns where to begin and streams.
+func (k *socket) serve(h handler) error {
+	r, s := k.req, k.srv
+	secret, byCookie := auth.Presented(r)
+	q := r.URL.Query()
+	err := s.identifyFollower(r, k.call, secret, byCookie)
+	unknown := secret == "" && errors.Is(err, auth.ErrUnauthorized)
+	if err != nil && !unknown {
+		return err
+	}
+	if unknown || !q.Has("after") && !q.Has("last_event_id") && !q.Has("snapshot") {
+		o, err := k.opening()
+		if err != nil {
+			return err
+		}
+		if unknown || o.Token != "" {
+			if err := s.identifyFollower(r, k.call, o.Token, false); err != nil {
+				return err
+			}
+		}
+		o.into(q)
+	}
+	close(k.begun)
+	r = r.Clone(context.WithValue(k.ctx, socketKey{}, k))
+	r.URL.RawQuery = q.Encode()
+	return h(&socketWriter{socket: k}, r, k.call)
+}
+
+// An opening is the first message of a client whose URL does not say where to begin.
+type opening struct {
+	ID       string          `json:"id"`    // is not used
+	Token    string          `json:"token"` // a key or a token
+	After    json.RawMessage `json:"after"` // "41", or 41
+	Snapshot *bool           `json:"snapshot"`
+	Follow   *bool           `json:"follow"`
+	Dialect  string          `json:"dialect"`
+	Catchup  string          `json:"catchup"`
+	Include  string          `json:"include"`
+}
+
+func (k *socket) opening() (o opening, err error) {
+	wait := time.NewTimer(openingTimeout)
+	defer wait.Stop()
+	select {
+	case raw := <-k.first:
+		err = decode(raw, &o)
+	case <-wait.C:
+		err = problem(http.StatusRequestTimeout, event.CodeBadRequest, `send where to begin within %s: {"after":"0"}`, openingTimeout)
+	case <-k.srv.drain.Done():
+		err = errDraining
+	case <-k.ctx.Done():
+		err = context.Cause(k.ctx)
+	}
+	return o, err
+}
+
+// into makes of a first message what its URL would have said.
+func (o opening) into(q url.Values) {
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	set("after", strings.Trim(string(o.After), `"`))
+	if string(o.After) == "null" {
+		q.Del("after")
+	}
+	set("dialect", o.Dialect)
+	set("catchup", o.Catchup)
+	set("include", o.Include)
+	if o.Snapshot != nil {
+		q.Set("snapshot", fmt.Sprint(*o.Snapshot))
+	}
+	if o.Follow != nil {
+		q.Set("follow", fmt.Sprint(*o.Follow))
+	}
+}
+
+// close says how it ended. What broke off is aborted, or closed by a code that no
+// client takes for the end.
+func (k *socket) close(err error) {
+	if k.call.ended == "" {
+		k.call.ended = "refused"
+	}
+	code, reason := websocket.StatusNormalClosure, "over"
+	switch {
+	case k.ctx.Err() != nil:
+		return
+	case err == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return // nobody listens
+	case errors.Is(err, errDraining):
+		code, reason = closeRestart, errDraining.Error()
+	default:
+		p := toProblem(err)
+		p.Type, p.Title, p.Error_ = "about:blank", http.StatusText(p.Status), vendor{vendorType(p.Status), p.Code, p.Detail, p.Param}
+		_ = k.send(struct {
+			Error *Problem `json:"error"`
+		}{p})
+		code, reason = closeCode(p.Status), string(p.Code)
+	}
+	_ = k.conn.Close(code, reason[:min(len(reason), maxCloseReason)])
+}
+
+func closeCode(status int) websocket.StatusCode {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return closeTryLater
+	case http.StatusInternalServerError:
+		return websocket.StatusInternalError
+	}
+	return websocket.StatusCode(closeApp + status)
+}

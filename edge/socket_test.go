@@ -1,0 +1,284 @@
+package edge_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A caller is a WebSocket that asks for things.
+type caller struct {
+	t    testing.TB
+	conn *websocket.Conn
+}
+
+func (e *edgeNode) dial(path string, opts websocket.DialOptions) *caller {
+	e.t.Helper()
+	if opts.Subprotocols == nil {
+		opts.Subprotocols = []string{"runlog.v1"}
+	}
+	conn, _, err := websocket.Dial(context.Background(), e.url+path, &opts)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	conn.SetReadLimit(1 << 20)
+	e.t.Cleanup(func() { conn.CloseNow() })
+	return &caller{e.t, conn}
+}
+
+func (c *caller) say(text string) {
+	c.t.Helper()
+	if err := c.conn.Write(context.Background(), websocket.MessageText, []byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// A socketMessage is anything the server says.
+type socketMessage struct {
+	ID     string          `json:"id"`
+	Event  string          `json:"event"`
+	Data   json.RawMessage `json:"data"`
+	Answer string          `json:"answer"`
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+	Error  *problem        `json:"error"`
+}
+
+func (c *caller) hear() (socketMessage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, raw, err := c.conn.Read(ctx)
+	if err != nil {
+		return socketMessage{}, err
+	}
+	return as[socketMessage](c.t, raw), nil
+}
+
+// until skips to a message.
+func (c *caller) until(ok func(socketMessage) bool) socketMessage {
+	c.t.Helper()
+	for {
+		m, err := c.hear()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if ok(m) {
+			return m
+		}
+	}
+}
+
+// ask sends a command and returns its answer.
+func (c *caller) ask(id, rest string) socketMessage {
+	c.t.Helper()
+	c.say(`{"id":"` + id + `",` + rest + `}`)
+	return c.until(func(m socketMessage) bool { return m.Answer == id })
+}
+
+// closed reads to the close code.
+func (c *caller) closed() websocket.StatusCode {
+	c.t.Helper()
+	for {
+		if _, err := c.hear(); err != nil {
+			return websocket.CloseStatus(err)
+		}
+	}
+}
+
+// What routes do, a socket does beside its stream.
+func TestCommandsOverASocket(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.settling()
+	c := e.dial("/v1/sessions/ses_settle/events?after=0", websocket.DialOptions{})
+	if c.conn.Subprotocol() != "runlog.v1" {
+		t.Errorf("subprotocol %q", c.conn.Subprotocol())
+	}
+	for i, test := range []struct {
+		rest   string
+		status int
+	}{
+		{`"do":"approve","run_id":"run_w","call_id":"asked"`, 200},
+		{`"do":"deny","run_id":"run_w","call_id":"asked","body":{"reason":"no"}`, 409},
+		{`"do":"approve","run_id":"run_w","call_id":"ask","body":{"args_sha256":"00"}`, 409},
+		{`"do":"approve","run_id":"run_w","call_id":"none"`, 404},
+		{`"do":"approve","run_id":"run_w","call_id":"ask","body":{"more":1}`, 400},
+		{`"do":"tool_result","run_id":"run_w","call_id":"given","body":{"content":"a"}`, 200},
+		{`"do":"tool_result","run_id":"run_w","call_id":"given","body":{"content":"b"}`, 409},
+		{`"do":"steer","run_id":"run_w","body":{"input":"and this"},"idempotency_key":"k"`, 202},
+		{`"do":"steer","run_id":"run_w","body":{"input":"and this"},"idempotency_key":"k"`, 202},
+		{`"do":"steer","run_id":"run_w"`, 400},
+		{`"do":"stop","run_id":"run_f"`, 200},
+		{`"do":"cancel","run_id":"run_f","body":{"reason":"x"}`, 200},
+		{`"do":"cancel","run_id":"none"`, 404},
+		{`"do":"cancel"`, 404}, // a session's socket has no run of its own
+		{`"do":"dance","run_id":"run_w"`, 400},
+		{`"do":"cancel","when":"now"`, 400},
+		{`"after":"7"`, 400}, // it has begun
+	} {
+		id := "c" + string(rune('a'+i))
+		if m := c.ask(id, test.rest); m.Status != test.status {
+			t.Errorf("%s: status %d, want %d: %s", test.rest, m.Status, test.status, m.Body)
+		}
+	}
+	if m := c.ask("", `"do":"cancel"`); m.Status != 400 {
+		t.Errorf("a command without id: %+v", m)
+	}
+	waiting, err := s.log.Inbox(t.Context(), s.scribe("default", "ses_settle").k)
+	if err != nil || len(waiting) != 1 {
+		t.Errorf("the inbox holds %+v, %v", waiting, err)
+	}
+}
+
+// A run is cancelled over the socket that shows it; its end comes as an event and
+// as the answer, and the socket ends as the stream does.
+func TestCancelOverARunsSocket(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.work()
+	r := as[run](t, wantStatus(t, e.do("POST", "/v1/runs", `{"input":"hold"}`), 202))
+	c := e.dial("/v1/runs/"+r.RunID+"/events", websocket.DialOptions{})
+	c.say(`{"after":0,"catchup":"merged"}`)
+	c.until(func(m socketMessage) bool { return m.Event == "run.started" })
+	c.say(`{"id":"1","do":"cancel","body":{"reason":"enough","wait":true}}`)
+	ended, answered := false, false
+	for !ended || !answered {
+		m, err := c.hear()
+		if err != nil {
+			if ended && websocket.CloseStatus(err) == websocket.StatusNormalClosure {
+				return // the end was faster than the answer
+			}
+			t.Fatal(err)
+		}
+		ended = ended || m.Event == "run.cancelled"
+		if m.Answer == "1" {
+			answered = true
+			if st := as[run](t, m.Body); m.Status != 200 || st.Status != event.Cancelled {
+				t.Errorf("%+v %s", m, m.Body)
+			}
+		}
+	}
+	if code := c.closed(); code != websocket.StatusNormalClosure {
+		t.Errorf("closed with %d", code)
+	}
+}
+
+// However a client says who it is, and whatever it does wrong, it is told so by a
+// code.
+func TestSocketCredentialsAndCloseCodes(t *testing.T) {
+	s := newSite(t)
+	key := s.key("a")
+	e := s.edge(edge.Options{Origins: []string{"https://app.example"}})
+	s.scribe("a", "s").write(started("r"))
+	secret := strings.TrimPrefix(key, "Bearer ")
+	first := `{"after":"0"}`
+	for _, test := range []struct {
+		name, path, first string
+		opts              websocket.DialOptions
+		code              int // 0: it streams
+	}{
+		{"header", "/v1/sessions/s/events", first, websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {key}}}, 0},
+		{"header and query", "/v1/sessions/s/events?after=0", "", websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {key}}}, 0},
+		{"subprotocol", "/v1/sessions/s/events", first, websocket.DialOptions{Subprotocols: []string{"runlog.v1", "bearer." + secret}}, 0},
+		{"first message", "/v1/sessions/s/events", `{"token":"` + secret + `"}`, websocket.DialOptions{}, 0},
+		{"first message and query", "/v1/sessions/s/events?after=0", `{"token":"` + secret + `"}`, websocket.DialOptions{}, 0},
+		{"page elsewhere", "/v1/sessions/s/events", `{"token":"` + secret + `"}`, websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://app.example"}}}, 0},
+		{"nothing", "/v1/sessions/s/events", first, websocket.DialOptions{}, 4401},
+		{"guess", "/v1/sessions/s/events", `{"token":"rl_guess"}`, websocket.DialOptions{}, 4401},
+		{"guess as subprotocol", "/v1/sessions/s/events", "", websocket.DialOptions{Subprotocols: []string{"bearer.rlt_x.y", "runlog.v1"}}, 4401},
+		{"no such session", "/v1/sessions/none/events", `{"token":"` + secret + `"}`, websocket.DialOptions{}, 4404},
+		{"ahead", "/v1/sessions/s/events", `{"token":"` + secret + `","after":99}`, websocket.DialOptions{}, 4409},
+		{"bad cursor", "/v1/sessions/s/events", `{"token":"` + secret + `","after":"x"}`, websocket.DialOptions{}, 4400},
+		{"internal", "/v1/sessions/s/events", `{"token":"` + secret + `","include":"internal"}`, websocket.DialOptions{}, 4403},
+		{"no JSON", "/v1/sessions/s/events", `hello`, websocket.DialOptions{}, 4400},
+		{"unknown member", "/v1/sessions/s/events", `{"token":"` + secret + `","since":1}`, websocket.DialOptions{}, 4400},
+		{"too large", "/v1/sessions/s/events", strings.Repeat(" ", 300<<10), websocket.DialOptions{}, 1009},
+	} {
+		c := e.dial(test.path, test.opts)
+		if test.first != "" {
+			c.say(test.first)
+		}
+		m, err := c.hear()
+		if test.code == 0 {
+			if err != nil || m.Event != "run.started" || m.ID != "1" {
+				t.Errorf("%s: %+v %v", test.name, m, err)
+			}
+			continue
+		}
+		if err == nil && m.Error != nil && m.Error.Status+4000 == test.code {
+			_, err = c.hear()
+		}
+		if got := int(websocket.CloseStatus(err)); got != test.code {
+			t.Errorf("%s: closed with %d (%v), want %d", test.name, got, err, test.code)
+		}
+	}
+	c := e.dial("/v1/sessions/s/events", websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {key}}})
+	if err := c.conn.Write(t.Context(), websocket.MessageBinary, []byte(first)); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.closed(); code != websocket.StatusUnsupportedData {
+		t.Errorf("a binary message: %d", code)
+	}
+}
+
+// A page of another origin cannot connect to an edge that needs no key.
+func TestSocketOrigin(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.scribe("default", "s").write(started("r"))
+	for origin, status := range map[string]int{"https://evil.example": 403, "http://localhost:3000": 101, e.url: 101} {
+		conn, resp, err := websocket.Dial(t.Context(), e.url+"/v1/sessions/s/events?after=0", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {origin}}})
+		if err == nil {
+			conn.CloseNow()
+		}
+		if resp == nil || resp.StatusCode != status {
+			t.Errorf("%s: %v %v, want %d", origin, resp, err, status)
+		}
+	}
+}
+
+// A client that is gone without a word is noticed by its silence, one that closes
+// at once; nothing is left of either.
+func TestSocketsThatAreLeft(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{SocketPing: 50 * time.Millisecond})
+	s.scribe("default", "s").write(started("r"))
+	open := func() *caller {
+		c := e.dial("/v1/sessions/s/events?after=0", websocket.DialOptions{})
+		if _, err := c.hear(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	silent := open() // does not read, so it answers no ping
+	alive := open()
+	left := open()
+	_ = left.conn.Close(websocket.StatusGoingAway, "")
+	aborted := open()
+	_ = aborted.conn.CloseNow()
+	heard := make(chan socketMessage, 1)
+	go func() {
+		if m, err := alive.hear(); err == nil { // answers pings meanwhile
+			heard <- m
+		}
+		close(heard)
+	}()
+	waitFor(t, func() bool { _, n := e.sample("open_streams"); return n == 1 })
+	s.scribe("default", "s").write(said("r", "still there"))
+	if m := <-heard; m.Event != "text.delta" {
+		t.Errorf("the one that answers: %+v", m)
+	}
+	_ = silent
+	e.stop()
+	if err := <-e.ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,175 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// read takes the client's messages until it leaves.
+func (k *socket) read() {
+	for {
+		kind, raw, err := k.conn.Read(k.ctx)
+		if err != nil {
+			k.cancel(errClientLeft)
+			return
+		}
+		if kind != websocket.MessageText {
+			k.cancel(errClientLeft)
+			_ = k.conn.Close(websocket.StatusUnsupportedData, "messages are JSON texts")
+			return
+		}
+		select {
+		case k.first <- raw: // it is waited for
+		case <-k.begun:
+			k.command(raw)
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// keepAlive pings until stop is called; a client that does not answer is dead.
+// Between pings it holds no goroutine.
+func (k *socket) keepAlive() (stop func()) {
+	every := k.srv.opts.SocketPing
+	var mu sync.Mutex
+	var timer *time.Timer
+	beat := func() {
+		ctx, cancel := context.WithTimeout(k.ctx, every)
+		defer cancel()
+		if k.conn.Ping(ctx) != nil {
+			k.cancel(errClientDead)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if k.ctx.Err() == nil {
+			timer.Reset(every)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(every, beat)
+	return func() { timer.Stop() }
+}
+
+// send sends one value as a message.
+func (k *socket) send(v any) error {
+	return k.conn.Write(k.ctx, websocket.MessageText, event.Encode(v))
+}
+
+// A socketWriter is the answer that a stream's handler writes: each line becomes
+// a message. Status and header have no place there: an error is the handler's
+// result, and what would be 204 is the end.
+type socketWriter struct {
+	socket *socket
+	header http.Header
+}
+
+func (w *socketWriter) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
+
+func (w *socketWriter) WriteHeader(status int) {
+	if status == http.StatusNoContent {
+		w.socket.call.ended = "run_over"
+	}
+}
+
+// Write takes whole lines.
+func (w *socketWriter) Write(b []byte) (int, error) {
+	k := w.socket
+	if bytes.Count(b, []byte("\n")) > 1 {
+		k.out.cork()
+	}
+	for line := range bytes.Lines(b) {
+		if err := k.conn.Write(k.ctx, websocket.MessageText, line[:len(line)-1]); err != nil {
+			return 0, err
+		}
+	}
+	k.call.bytes += int64(len(b))
+	return len(b), k.out.uncork()
+}
+
+// Flush: Write has sent everything.
+func (w *socketWriter) Flush() {}
+
+// SetWriteDeadline: each write to the connection has one.
+func (w *socketWriter) SetWriteDeadline(time.Time) error { return nil }
+
+// A hijacker puts a corked connection under a WebSocket.
+type hijacker struct {
+	http.ResponseWriter
+	timeout time.Duration
+	conn    *corked
+}
+
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	h.conn = &corked{Conn: conn, timeout: h.timeout}
+	rw.Writer.Reset(h.conn)
+	return h.conn, rw, nil
+}
+
+// A corked connection can gather the frames of many messages into one write.
+// Every write has a deadline.
+type corked struct {
+	net.Conn
+	timeout time.Duration
+
+	mu     sync.Mutex
+	gather bool
+	buf    []byte
+}
+
+func (c *corked) cork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gather = true
+}
+
+func (c *corked) uncork() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	buf := c.buf
+	c.buf, c.gather = nil, false
+	if len(buf) == 0 {
+		return nil
+	}
+	_, err := c.write(buf)
+	return err
+}
+
+func (c *corked) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gather {
+		c.buf = append(c.buf, b...)
+		return len(b), nil
+	}
+	return c.write(b)
+}
+
+// write is called with mu held.
+func (c *corked) write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
