@@ -74,13 +74,19 @@ func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bo
 	default:
 		return Frame{}, false, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
 	}
+	f, err = directFrame(k, m)
+	return f, true, err
+}
+
+// directFrame reads the frame from a replica's answer.
+func directFrame(k Key, m *nats.Msg) (Frame, error) {
 	pos, err := strconv.ParseUint(m.Header.Get(hdrPos), 10, 64)
 	if err != nil {
-		return Frame{}, false, fmt.Errorf("frame of %s: %w", k, err)
+		return Frame{}, fmt.Errorf("frame of %s: %w", k, err)
 	}
-	f, err = newFrame(k, pos, m.Header, m.Data)
+	f, err := newFrame(k, pos, m.Header, m.Data)
 	if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")); err == nil {
 		f.Time = at
 	}
-	return f, true, err
+	return f, err
 }

@@ -16,6 +16,11 @@ func (l *Log) Page(ctx context.Context, k Key, after, head Head, size int) ([]Fr
 		return nil, nil
 	}
 	pos := after.Pos + 1
+	if after.Pos == 0 {
+		if frames, ok, err := l.recent(ctx, k, after.Seq, head, size); ok || err != nil {
+			return frames, err
+		}
+	}
 	if after.Pos == 0 && after.Seq > 0 {
 		var err error
 		if pos, err = l.locate(ctx, k, after.Seq+1, head); err != nil {

@@ -223,7 +223,7 @@ const batchBytes = 8 << 20
 // the log begins later than after+1.
 func (l *Log) Read(ctx context.Context, k Key, after event.Seq, head Head) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		if after >= head.Seq {
+		if after >= head.Seq || l.yieldRecent(ctx, k, after, head, yield) {
 			return
 		}
 		pos, err := l.locate(ctx, k, after+1, head)
@@ -281,24 +281,11 @@ func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) 
 	defer cancel()
 	msg, err := l.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.stream(k), event.Encode(req))
 	if err == nil && msg.Header.Get("Status") == "" && msg.Header.Get(jetstream.SubjectHeader) == l.subject(k) {
-		pos, err := strconv.ParseUint(msg.Header.Get(hdrPos), 10, 64)
-		if err != nil {
-			return Frame{}, fmt.Errorf("frame of %s: %w", k, err)
-		}
-		return newFrame(k, pos, msg.Header, msg.Data)
+		return directFrame(k, msg)
 	}
 	m, err := l.leaderGet(ctx, l.stream(k), req)
 	if err != nil {
 		return Frame{}, err
 	}
 	return m.frame(k)
-}
-
-// readAfter reads the frames after one whose position is known.
-func (l *Log) readAfter(ctx context.Context, k Key, from, head Head) iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) {
-		if from.Seq < head.Seq {
-			l.readFrom(ctx, k, from.Seq, from.Pos+1, head, batchBytes, yield)
-		}
-	}
 }
