@@ -77,7 +77,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	}
 	stands := slices.DeleteFunc(messagesOf(a.before), func(m message) bool { return gone[m.ID] })
 	if !slices.ContainsFunc(stands, func(m message) bool { return m.Role == "reasoning" }) {
-		stands = append(stands, emptied(gone, d.MessageID, parts)...)
+		stands = append(stands, emptied(gone, parts)...)
 	}
 	f := frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(stands))
 	return append(list, f.end())
@@ -85,7 +85,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 
 // emptied is reasoning that was taken back, without its text: clients keep theirs
 // unless a snapshot has some.
-func emptied(gone map[string]bool, _ string, parts []*event.Part) (list []message) {
+func emptied(gone map[string]bool, parts []*event.Part) (list []message) {
 	for _, p := range parts {
 		if gone[p.ReasoningID] && p.Type == event.PartReasoning {
 			list = append(list, message{ID: p.ReasoningID, Role: "reasoning", Content: new(string)})

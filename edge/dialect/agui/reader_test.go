@@ -12,11 +12,11 @@ import (
 // A reader takes messages as AG-UI's clients do: it refuses what they refuse and
 // keeps what they keep.
 type reader struct {
-	running, over bool
-	open          map[string]bool // kind and id
-	messages      []entry
-	state         json.RawMessage
-	errors        int
+	running  bool
+	open     map[string]bool // kind and id
+	messages []entry
+	state    json.RawMessage
+	errors   int
 }
 
 type entry struct {
