@@ -9,5 +9,6 @@ func (s *Server) faces() []route {
 		s.aguiRoutes(),
 		s.copilotRoutes(),
 		s.aisdkRoutes(),
+		s.openaiRoutes(),
 	)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/dialect/openai"
 	"github.com/runlog-dev/runlog/edge/dialect/plain"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
@@ -22,7 +23,7 @@ import (
 )
 
 // dialects are those that ?dialect= may name.
-var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}}
+var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{}}
 
 // runEvents streams one run and ends after its terminal event.
 func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -1,0 +1,150 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Server is the server_label of tools that run here.
+const Server = "runlog"
+
+// ApprovalPrefix and a call's id are the id of the approval that it needs.
+const ApprovalPrefix = "mcpr_"
+
+func (r *Response) toolStarted(e event.Event, d event.ToolStartedData) {
+	if e.CommandID != "" { // of a conversation that the client has sent
+		return
+	}
+	r.calls[d.CallID] = &call{name: d.Name, client: d.Executor == event.ByClient}
+	i := &item{kind: kindOf(r.calls[d.CallID]), id: d.CallID}
+	r.add(i.kind, i.id, r.callItem(i, "in_progress"))
+}
+
+func kindOf(c *call) string {
+	if c.client {
+		return "function_call"
+	}
+	return "mcp_call"
+}
+
+// callItem is a call as an item, without a result.
+func (r *Response) callItem(i *item, status string) any {
+	c := r.calls[i.id]
+	if c.client {
+		return functionCall{"function_call", i.id, i.id, c.name, c.args, status}
+	}
+	return mcpCall{Type: "mcp_call", ID: i.id, Server: Server, Name: c.name, Args: c.args, Status: status}
+}
+
+// words are the event names about arguments.
+func words(kind, end string) string {
+	if kind == "function_call" {
+		return "response.function_call_arguments." + end
+	}
+	return "response.mcp_call_arguments." + end
+}
+
+func (r *Response) argsDelta(e event.Event) {
+	id, text, ok := dialect.Delta(e.Data)
+	if !ok {
+		return
+	}
+	var name string
+	if json.Unmarshal(id, &name) != nil || r.byID[name] == nil {
+		return
+	}
+	i := r.byID[name]
+	kind := words(i.kind, "delta")
+	r.emit(kind, r.about(kind, i, len(text)).Raw("delta", text))
+}
+
+func (r *Response) toolArgs(_ event.Event, d event.ToolArgsData) {
+	c, i := r.calls[d.CallID], r.byID[d.CallID]
+	if c == nil || i == nil || !i.open {
+		return
+	}
+	c.args = d.Args
+	kind := words(i.kind, "done")
+	r.emit(kind, r.about(kind, i, len(d.Args)).Text("name", d.Name).Text("arguments", d.Args))
+	if c.client {
+		r.done(i, r.callItem(i, "completed"))
+	}
+}
+
+func (r *Response) toolRunning(_ event.Event, d event.ToolRunningData) {
+	if i := r.byID[d.CallID]; i != nil && i.open && i.kind == "mcp_call" {
+		r.emit("response.mcp_call.in_progress", r.about("response.mcp_call.in_progress", i, 0))
+	}
+}
+
+func (r *Response) toolCompleted(_ event.Event, d event.ToolCompletedData) {
+	text := textOf(d.Content)
+	if text == "" {
+		text = string(d.Structured)
+	}
+	r.result(d.CallID, "completed", func(m *mcpCall) { m.Output = &text })
+}
+
+func (r *Response) toolFailed(_ event.Event, d event.ToolFailedData) {
+	why := string(d.Outcome) + ": " + d.Message
+	r.result(d.CallID, "failed", func(m *mcpCall) { m.Error = &why })
+}
+
+// result closes a call of a tool that runs here; one that was told of in an
+// earlier response, or before it was decided about, is told anew.
+func (r *Response) result(callID, status string, set func(*mcpCall)) {
+	c := r.calls[callID]
+	if c == nil || c.client {
+		return
+	}
+	i := r.byID[callID]
+	if i == nil || !i.open {
+		i = r.add("mcp_call", callID, r.callItem(&item{id: callID}, "in_progress"))
+		i.attempt = false
+	}
+	kind := "response.mcp_call." + status
+	r.emit(kind, r.about(kind, i, 0))
+	m, _ := r.callItem(i, status).(mcpCall)
+	if id := ApprovalPrefix + callID; c.asked {
+		m.Approval = &id
+	}
+	set(&m)
+	r.done(i, m)
+}
+
+// approvalRequested puts the question in the place of the call.
+func (r *Response) approvalRequested(_ event.Event, d event.ApprovalRequestedData) {
+	c := r.calls[d.CallID]
+	if c == nil {
+		return // of a call that clients do not see
+	}
+	c.asked = true
+	if i := r.byID[d.CallID]; i != nil && i.open {
+		r.drop(i, r.callItem(i, "incomplete"))
+	}
+	q := approvalRequest{"mcp_approval_request", ApprovalPrefix + d.CallID, Server, c.name, c.args}
+	i := r.add(q.Type, q.ID, q)
+	i.attempt = false
+	r.done(i, q)
+}
+
+// textOf is what a tool has said: its texts, and the other parts as JSON, one to a
+// line.
+func textOf(parts []event.Part) string {
+	var list []string
+	for _, p := range parts {
+		switch {
+		case p.Internal:
+		case p.Type == event.PartText:
+			list = append(list, p.Text)
+		case p.Type == event.PartJSON:
+			list = append(list, string(p.Value))
+		default:
+			list = append(list, string(event.Encode(p)))
+		}
+	}
+	return strings.Join(list, "\n")
+}

@@ -1,0 +1,100 @@
+package openai
+
+import "github.com/runlog-dev/runlog/event"
+
+type teller func(*Response, event.Event)
+
+// on decodes an event's data; what is not as its type says is left out.
+func on[D any](tell func(*Response, event.Event, D)) teller {
+	return func(r *Response, e event.Event) {
+		var d D
+		if e.Into(&d) == nil {
+			tell(r, e, d)
+		}
+	}
+}
+
+var tellers = map[event.Type]teller{
+	event.RunStarted:         (*Response).runStarted,
+	event.RunStatus:          on((*Response).runStatus),
+	event.RunCompleted:       on((*Response).runCompleted),
+	event.RunFailed:          on((*Response).runFailed),
+	event.RunCancelled:       on((*Response).runCancelled),
+	event.TextDelta:          (*Response).textDelta,
+	event.MessageCompleted:   on((*Response).messageCompleted),
+	event.MessageDiscarded:   (*Response).discarded,
+	event.ReasoningStarted:   on((*Response).reasoningStarted),
+	event.ReasoningDelta:     (*Response).reasoningDelta,
+	event.ReasoningCompleted: on((*Response).reasoningCompleted),
+	event.ToolStarted:        on((*Response).toolStarted),
+	event.ToolArgsDelta:      (*Response).argsDelta,
+	event.ToolArgs:           on((*Response).toolArgs),
+	event.ToolRunning:        on((*Response).toolRunning),
+	event.ToolCompleted:      on((*Response).toolCompleted),
+	event.ToolFailed:         on((*Response).toolFailed),
+	event.ApprovalRequested:  on((*Response).approvalRequested),
+}
+
+func (r *Response) runStarted(e event.Event) {
+	var d event.RunStartedData
+	if e.Into(&d) == nil {
+		r.agent = d.Agent
+	}
+	if e.Seq > r.d.From {
+		r.begin()
+	}
+}
+
+// runStatus ends the response of a run that is parked: the next request answers.
+func (r *Response) runStatus(_ event.Event, d event.RunStatusData) {
+	if d.ExpiresAt != nil && !r.over {
+		r.end("completed", "response.completed")
+	}
+}
+
+type because struct {
+	Reason string `json:"reason"`
+}
+
+func (r *Response) runCompleted(_ event.Event, d event.RunCompletedData) {
+	r.usage = &d.Usage
+	switch d.FinishReason {
+	case event.FinishLength:
+		r.why = because{"max_output_tokens"}
+	case event.FinishFilter:
+		r.why = because{"content_filter"}
+	case event.FinishStopped, event.FinishBudget:
+		r.why = because{string(d.FinishReason)}
+	default:
+		r.end("completed", "response.completed")
+		return
+	}
+	r.end("incomplete", "response.incomplete")
+}
+
+func (r *Response) runFailed(_ event.Event, d event.RunFailedData) {
+	r.usage = d.Usage
+	r.err = struct {
+		Code    event.Code `json:"code"`
+		Message string     `json:"message"`
+	}{d.Code, d.Message}
+	r.end("failed", "response.failed")
+}
+
+// runCancelled: there is no event response.cancelled.
+func (r *Response) runCancelled(_ event.Event, d event.RunCancelledData) {
+	r.usage = d.Usage
+	r.end("cancelled", "response.incomplete")
+}
+
+// end closes what is open, which is nothing unless the log was broken off, and
+// the response.
+func (r *Response) end(status, kind string) {
+	err, why, usage := r.err, r.why, r.usage
+	r.begin()
+	r.err, r.why, r.usage = err, why, usage
+	r.discarded(event.Event{})
+	r.status, r.over = status, true
+	response := r.JSON()
+	r.emit(kind, r.start(kind, len(response)).Raw("response", response))
+}
