@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"os"
 	"slices"
@@ -12,18 +13,23 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/agents"
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
+	"github.com/runlog-dev/runlog/edge/dialect/parts"
 	"github.com/runlog-dev/runlog/edge/dialect/plain"
+	"github.com/runlog-dev/runlog/edge/dialect/rpc"
+	"github.com/runlog-dev/runlog/edge/dialect/v1"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // dialects are those that ?dialect= may name.
-var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{}}
+var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{},
+	v1.Dialect{}, parts.Dialect{}, agents.Dialect{}, rpc.Dialect{}}
 
 // runEvents streams one run and ends after its terminal event.
 func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -61,7 +67,7 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 	if req.Transport, err = transport(r, stream.SSE{}); err != nil {
 		return req, err
 	}
-	if req.Dialect, err = namedDialect(q.Get("dialect"), def); err != nil {
+	if req.Dialect, err = namedDialect(dialectName(r), def); err != nil {
 		return req, err
 	}
 	if req.Audience, err = audience(q.Get("include"), c); err != nil {
@@ -114,6 +120,23 @@ func transport(r *http.Request, def stream.Transport) (stream.Transport, error) 
 		}
 	}
 	return nil, problem(http.StatusNotAcceptable, event.CodeBadRequest, "Accept: %s; a stream is text/event-stream or application/x-ndjson", accept)
+}
+
+// dialectName is what a client asks for: by query, by header, or by a parameter
+// of Accept (text/event-stream;dialect=v1).
+func dialectName(r *http.Request) string {
+	if name := r.URL.Query().Get("dialect"); name != "" {
+		return name
+	}
+	if name := r.Header.Get("Runlog-Dialect"); name != "" {
+		return name
+	}
+	for kind := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if _, params, err := mime.ParseMediaType(kind); err == nil && params["dialect"] != "" {
+			return params["dialect"]
+		}
+	}
+	return ""
 }
 
 func namedDialect(name string, def dialect.Dialect) (dialect.Dialect, error) {

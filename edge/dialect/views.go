@@ -1,0 +1,70 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// On makes an encoder of one that takes the event's data; what is not as its
+// type says is left out.
+func On[D any](encode func(event.Event, D) []Message) func(event.Event) []Message {
+	return func(e event.Event) []Message {
+		var d D
+		if e.Into(&d) != nil {
+			return nil
+		}
+		return encode(e, d)
+	}
+}
+
+// Untold is what a dialect loses that tells some types alone.
+func Untold(why string, told ...event.Type) map[event.Type]string {
+	lost := map[event.Type]string{}
+	for _, t := range event.Types {
+		lost[t] = why
+	}
+	for _, t := range told {
+		delete(lost, t)
+	}
+	return lost
+}
+
+// Arguments are the model's as they stand, or a string if they are no JSON object
+// on one line.
+func Arguments(args string) json.RawMessage {
+	if strings.HasPrefix(strings.TrimSpace(args), "{") && json.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
+		return json.RawMessage(args)
+	}
+	return event.Encode(args)
+}
+
+// ResultText is what a tool has said: its texts, and the other parts as JSON, one
+// to a line; or else what it returned as a value, or why it failed.
+func ResultText(content []event.Part, structured json.RawMessage, message string) string {
+	var b strings.Builder
+	for _, p := range content {
+		if p.Internal {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		switch p.Type {
+		case event.PartText:
+			b.WriteString(p.Text)
+		case event.PartJSON:
+			b.Write(p.Value)
+		default:
+			b.Write(event.Encode(p))
+		}
+	}
+	switch {
+	case b.Len() > 0:
+		return b.String()
+	case message != "":
+		return message
+	}
+	return string(structured)
+}
