@@ -186,8 +186,40 @@ const maxAhead = 64
 // Watch subscribes to a session and delivers every frame after from; it returns
 // once live frames arrive, and reads what is between from and them.
 func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
+	w, err := lv.subscribe(ctx, k, from, sink)
+	if err != nil {
+		return nil, err
+	}
+	w.fill()
+	return w, nil
+}
+
+// WatchHead is Watch from the end that the log has now, which begin is told before
+// the first frame is delivered.
+func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(Head)) (*Watch, error) {
+	w, err := lv.subscribe(ctx, k, Head{}, sink)
+	if err != nil {
+		return nil, err
+	}
+	head, err := lv.log.Head(ctx, k)
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("watch %s: %w", k, err)
+	}
+	begin(head)
+	w.mu.Lock()
+	w.last = head
+	w.mu.Unlock()
+	if !w.filled(nil) {
+		w.fill()
+	}
+	return w, nil
+}
+
+// subscribe returns a watch whose live frames wait until it is filled.
+func (lv *Live) subscribe(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from}
+	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from, filling: true}
 	subject := lv.log.liveSubject(k)
 	lv.mu.Lock()
 	if lv.watches[subject] != nil {
@@ -209,7 +241,6 @@ func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch,
 		w.Close()
 		return nil, unavailable(fmt.Errorf("watch %s: %w", k, err))
 	}
-	w.Check()
 	return w, nil
 }
 
@@ -248,6 +279,7 @@ func (w *Watch) live(f Frame) {
 	default:
 		w.ahead = append(w.ahead, f)
 		w.gap("log")
+		w.filling = true
 		w.fill()
 	}
 }
@@ -270,6 +302,7 @@ func (w *Watch) beat(b Beat) {
 	behind := b.Head > w.last.Seq && !w.filling && !w.broken
 	if behind {
 		w.gap("check")
+		w.filling = true
 		w.fill()
 	}
 	w.mu.Unlock()
@@ -288,13 +321,13 @@ func (w *Watch) Check() {
 		w.again = true
 		return
 	}
+	w.filling = true
 	w.fill()
 }
 
 // fill reads the log up to its head, in a goroutine of its own, until the live
-// frames that came meanwhile connect. The caller holds mu.
+// frames that came meanwhile connect. The caller has set filling.
 func (w *Watch) fill() {
-	w.filling = true
 	go func() {
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 			err := w.fillOnce()

@@ -147,3 +147,64 @@ func settle(w *Watch) {
 		runtime.Gosched()
 	}
 }
+
+// Sessions are opened while they grow: whatever the moment, each frame after the
+// head that begin was told comes once.
+func TestWatchFromTheHeadMissesNothing(t *testing.T) {
+	l := open(t, Options{})
+	lv := follow(t, l)
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	const events = 400
+	written := make(chan error, 1)
+	go func() {
+		for i := range events {
+			if _, err := w.Append(custom(i)); err != nil {
+				written <- err
+				return
+			}
+			if i%3 == 0 {
+				_ = w.Sync(context.Background())
+			}
+		}
+		written <- w.Sync(context.Background())
+	}()
+	for w.Head().Seq < events/2 {
+		var begun Head
+		c := newCollector()
+		watch, err := lv.WatchHead(t.Context(), k, c, func(h Head) { begun = h })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := max(w.Head().Seq, begun.Seq+1); last <= events {
+			checkDense(t, c.await(t, last)[:last-begun.Seq], begun.Seq+1, last)
+		}
+		watch.Close()
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchFromTheHeadReadsItOnce(t *testing.T) {
+	l := open(t, Options{})
+	lv := follow(t, l)
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendAll(t, w, 3)
+	before := l.nc.Stats().OutMsgs
+	watch, err := lv.WatchHead(t.Context(), k, newCollector(), func(h Head) {
+		if h.Seq != 3 {
+			t.Errorf("begins at %d", h.Seq)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	if n := l.nc.Stats().OutMsgs - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}

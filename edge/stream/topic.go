@@ -52,13 +52,12 @@ type pulse struct {
 // open begins to watch at the present head: what is older is read when somebody
 // asks for it.
 func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
-	head, err := t.hub.log.Head(ctx, t.key)
-	if err != nil {
-		return nil, err
-	}
-	t.head, t.base = head, head.Seq
-	t.pulse.signAt = time.Now()
-	return t.hub.live.Watch(ctx, t.key, head, t)
+	return t.hub.live.WatchHead(ctx, t.key, t, func(head eventlog.Head) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.head, t.base = head, head.Seq
+		t.pulse.signAt = time.Now()
+	})
 }
 
 // Frame adds what was appended.
