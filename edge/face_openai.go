@@ -19,6 +19,7 @@ func (s *Server) openaiRoutes() []route {
 		{"POST /v1/responses", vendorErrors(s.createResponse), false},
 		{"GET /v1/responses/{response}", vendorErrors(s.getResponse), false},
 		{"POST /v1/responses/{response}/cancel", vendorErrors(s.cancelResponse), false},
+		{"POST /v1/chat/completions", vendorErrors(s.createCompletion), false},
 	}
 }
 
@@ -181,7 +182,10 @@ func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call,
 	}
 	defer done()
 	req := stream.Request{Transport: stream.SSE{}, Dialect: at.dialect(), After: after, Empty: true, Seen: s.metrics.firsts(c.began)}
-	v, err := s.viewResponse(ctx, at, &req)
+	at.place.into(&req)
+	from := at.dialect().From
+	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
+	v, err := s.hub.View(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -191,13 +195,6 @@ func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call,
 	}
 	s.nameRun(w, c, at.ref)
 	return s.serve(ctx, w, c, v, req)
-}
-
-func (s *Server) viewResponse(ctx context.Context, at responseRef, req *stream.Request) (*stream.Viewer, error) {
-	at.place.into(req)
-	from := at.dialect().From
-	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
-	return s.hub.View(ctx, *req)
 }
 
 // getResponse answers with a response as it is, or with its events after
@@ -252,28 +249,36 @@ func (s *Server) writeResponse(w http.ResponseWriter, r *http.Request, c *call, 
 
 // makeResponse reads a response from the log.
 func (s *Server) makeResponse(ctx context.Context, at responseRef, wait bool) (*openai.Response, error) {
+	d := &madeResponse{at.dialect(), openai.NewResponse(at.dialect())}
+	from := d.From
+	err := s.readThrough(ctx, at, stream.Request{Dialect: d, NoFollow: !wait, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }})
+	return d.made, err
+}
+
+// readThrough encodes a response for nobody, to its end or as far as it gets in
+// the time that a request may wait.
+func (s *Server) readThrough(ctx context.Context, at responseRef, req stream.Request) error {
 	ctx, done, err := s.admit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer done()
 	reading, cancel := context.WithTimeout(ctx, s.opts.MaxWait)
 	defer cancel()
-	d := &madeResponse{at.dialect(), openai.NewResponse(at.dialect())}
-	req := stream.Request{Transport: stream.SSE{}, Dialect: d, NoFollow: !wait}
-	v, err := s.viewResponse(reading, at, &req)
+	req.Transport = stream.SSE{}
+	at.place.into(&req)
+	v, err := s.hub.View(reading, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer v.Close()
 	if _, err := v.Prepare(reading); err != nil {
-		return nil, err
+		return err
 	}
-	err = v.Serve(reading, nowhere{http.Header{}})
-	if err != nil && reading.Err() != nil && ctx.Err() == nil {
-		err = nil // as far as it has got
+	if err = v.Serve(reading, nowhere{http.Header{}}); reading.Err() != nil && ctx.Err() == nil {
+		return nil
 	}
-	return d.made, err
+	return err
 }
 
 // madeResponse is the dialect of one response that is wanted as a whole.

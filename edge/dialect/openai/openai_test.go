@@ -15,6 +15,50 @@ func TestTranscripts(t *testing.T) {
 	dialecttest.Run(t, openai.Responses{}, dialecttest.Options{Variant: "responses"})
 }
 
+func TestChatTranscripts(t *testing.T) {
+	dialecttest.Run(t, openai.Chat{Usage: true}, dialecttest.Options{Variant: "chat", Plain: true})
+}
+
+// What a completion comes to has nothing of what was discarded.
+func TestWholeCompletions(t *testing.T) {
+	for name, want := range map[string]string{"takeover": "One. Two.", "discarded": "Here it is.", "tools": "Let me look.\n\nSunny, and you are free."} {
+		sc, _ := scenarios.Named(name)
+		c := openai.NewCompletion(openai.Chat{Whole: true})
+		for _, e := range sc.Log() {
+			c.Next(e, nil, dialect.Client)
+		}
+		var got struct {
+			Choices []struct {
+				Message struct{ Content string }
+			}
+		}
+		if err := json.Unmarshal(c.JSON(), &got); err != nil || got.Choices[0].Message.Content != want {
+			t.Errorf("%s: %v %s, want %q", name, err, c.JSON(), want)
+		}
+	}
+}
+
+// Told anew from a fold, runs come to the same.
+func TestRetold(t *testing.T) {
+	for _, sc := range scenarios.All() {
+		if sc.LogOnly {
+			continue
+		}
+		fold, err := scenarios.Fold(sc.Log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, again := openai.NewCompletion(openai.Chat{Whole: true}), openai.NewCompletion(openai.Chat{Run: scenarios.RunID, Whole: true})
+		for _, e := range sc.Log() {
+			live.Next(e, nil, dialect.Client)
+		}
+		again.Snapshot(dialect.Snapshot, fold, dialect.Client)
+		if sc.Name != "client-tool" && string(live.JSON()) != string(again.JSON()) {
+			t.Errorf("%s:\n%s\n%s", sc.Name, live.JSON(), again.JSON())
+		}
+	}
+}
+
 // Clients resume by number: numbers rise, and lie in the range of their event.
 func TestNumbersRise(t *testing.T) {
 	for _, sc := range scenarios.All() {
@@ -36,6 +80,19 @@ func TestNumbersRise(t *testing.T) {
 
 func BenchmarkTextDelta(b *testing.B) {
 	x := openai.Responses{}.Begin()
+	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01jt3a7c4k9e2v5x8q1w6r0y3z", Delta: "Hello, world, "})
+	e.Seq, e.RunID = 41, scenarios.RunID
+	x.Next(e, nil, dialect.Client)
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(x.Next(e, nil, dialect.Client)) != 1 {
+			b.Fatal("not one message")
+		}
+	}
+}
+
+func BenchmarkChatDelta(b *testing.B) {
+	x := openai.Chat{}.Begin()
 	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01jt3a7c4k9e2v5x8q1w6r0y3z", Delta: "Hello, world, "})
 	e.Seq, e.RunID = 41, scenarios.RunID
 	x.Next(e, nil, dialect.Client)

@@ -1,0 +1,252 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/openai"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// completionsInput is the body of POST /v1/chat/completions, and session_id for
+// who wants to go on with a session instead of sending all of it.
+type completionsInput struct {
+	Model     string              `json:"model"` // the agent
+	SessionID string              `json:"session_id"`
+	Messages  []completionMessage `json:"messages"`
+	Stream    bool                `json:"stream"`
+	Options   struct {
+		Usage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Tools []struct {
+		Type     string   `json:"type"`
+		Function aguiTool `json:"function"`
+	} `json:"tools"`
+	N int `json:"n"`
+}
+
+type completionMessage struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Calls   json.RawMessage `json:"tool_calls"`
+	CallID  string          `json:"tool_call_id"`
+}
+
+// createCompletion runs an agent on a conversation. Results of the client's tools
+// go to the run that waits for them, which their ids name.
+func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request, c *call) error {
+	body, err := readBody(w, r, s.maxHistory())
+	if err != nil {
+		return err
+	}
+	in := &completionsInput{}
+	if err := decodeOpen(body, in); err != nil {
+		return err
+	}
+	switch {
+	case len(in.Messages) == 0 || len(in.Messages) > maxMessages:
+		return bad("messages", "messages is a list of 1 to %d messages", maxMessages)
+	case in.N > 1:
+		return unsupported("n", "n: a run has one answer; start %d runs instead", in.N)
+	}
+	at, place, existed, err := s.acceptCompletion(r, c, in, body)
+	if err != nil {
+		return err
+	}
+	d := openai.Chat{Run: at.place.runID, ID: at.ref.RunID, Usage: in.Options.Usage, From: at.dialect().From, Whole: !in.Stream}
+	made := &madeCompletion{d, openai.NewCompletion(d)}
+	if in.Stream {
+		return s.completionStream(w, r, c, at, made, place, existed && at.ref.Continues == "")
+	}
+	return s.completionAnswer(w, r, c, at, made, place)
+}
+
+// madeCompletion is the dialect of one completion that somebody has to look at.
+type madeCompletion struct {
+	openai.Chat
+	made *openai.Completion
+}
+
+// Begin returns the completion.
+func (m *madeCompletion) Begin() dialect.Encoder { return m.made }
+
+// ends: where a completion is over is for it to say.
+func (m *madeCompletion) ends(event.Event) bool { return m.made.Over() }
+
+func (s *Server) acceptCompletion(r *http.Request, c *call, in *completionsInput, body []byte) (at responseRef, place func(context.Context) error, existed bool, err error) {
+	ctx := r.Context()
+	if at, place, err := s.continueCompletion(ctx, c, in); err != nil || place != nil {
+		return at, place, true, err
+	}
+	messages, err := s.completionMessages(ctx, c, in)
+	if err != nil {
+		return at, nil, false, err
+	}
+	tools := []aguiTool{}
+	for _, t := range in.Tools {
+		tools = append(tools, t.Function)
+	}
+	req := runRequest{Agent: in.Model, SessionID: in.SessionID, Config: clientTools(tools)}
+	if err := req.refuse(); err != nil {
+		return at, nil, false, err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config,
+		want: eventlog.RunRef{RunID: event.NewID("chatcmpl"), SessionID: in.SessionID, Agent: in.Model, BodyHash: bodyHash(r.URL.Path, body)}}
+	sub.traceparent, sub.want.TraceID = trace(r, "")
+	if sub.idempotencyKey, err = idempotencyKey(r); err != nil {
+		return at, nil, false, err
+	}
+	ref, existed, err := s.reserve(ctx, sub)
+	return responseRef{ref, placeOf(c.who.Tenant, ref)}, func(ctx context.Context) error { return s.place(ctx, sub, ref) }, existed, err
+}
+
+// continueCompletion gives a parked run the results that a conversation ends
+// with. Without place there is no such run: the conversation is a new one.
+func (s *Server) continueCompletion(ctx context.Context, c *call, in *completionsInput) (at responseRef, place func(context.Context) error, err error) {
+	var results []completionMessage
+	for n := len(in.Messages) - 1; n >= 0 && in.Messages[n].Role == "tool"; n-- {
+		results = append(results, in.Messages[n])
+	}
+	if len(results) == 0 {
+		return at, nil, nil
+	}
+	cut := strings.LastIndexByte(results[0].CallID, '@')
+	if cut < 0 {
+		return at, nil, nil
+	}
+	p, err := s.findRun(ctx, c, results[0].CallID[cut+1:])
+	if err != nil {
+		return at, nil, ignoreMissing(err)
+	}
+	id := derivedID("chatcmpl", p.runID, string(event.Encode(results)))
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	if err == nil && ref.Accepted {
+		return responseRef{ref, p}, placed, nil
+	}
+	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		return at, nil, err
+	}
+	_, fold, err := s.state(ctx, p)
+	if err != nil || fold == nil || fold.Parked() == nil || fold.Parked().RunID != p.runID {
+		return at, nil, err
+	}
+	answers, err := completionAnswers(fold, results)
+	if err != nil {
+		return at, nil, err
+	}
+	if ref, err = s.continues(ctx, c, fold, id, bodyHash("completions", []byte(id))); err != nil {
+		return at, nil, err
+	}
+	return responseRef{ref, p}, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }, nil
+}
+
+func ignoreMissing(err error) error {
+	if toProblem(err).Status == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+func completionAnswers(fold *event.Session, results []completionMessage) ([]event.Command, error) {
+	run := fold.Parked()
+	var list []event.Command
+	given := map[string]bool{}
+	for _, m := range results {
+		id, _, _ := strings.Cut(m.CallID, "@"+run.RunID)
+		t := fold.Call(id)
+		if t == nil || t.RunID != run.RunID || t.Executor != event.ByClient || t.Done() || given[id] {
+			continue
+		}
+		content, err := readContent("messages", map[string]json.RawMessage{"content": m.Content})
+		if err != nil {
+			return nil, err
+		}
+		given[id] = true
+		list = append(list, event.Command{CommandID: id + ".result", Kind: event.Result, CallID: id, Content: orText(content.parts)})
+	}
+	return list, unanswered(fold, run, given)
+}
+
+// completionMessages is the conversation; of a session that holds its beginning
+// only the rest is new.
+func (s *Server) completionMessages(ctx context.Context, c *call, in *completionsInput) ([]inputMessage, error) {
+	var list []inputMessage
+	for n, m := range in.Messages {
+		at := fmt.Sprintf("messages[%d]", n)
+		parts, err := s.openaiContent(ctx, c, at, m.Content)
+		if err != nil {
+			return nil, err
+		}
+		if m.Role == "tool" {
+			if !answerCall(list, pastResult{m.CallID, orText(parts)}) {
+				return nil, bad(at, "%s answers the tool call %q, which no earlier message makes", at, m.CallID)
+			}
+			continue
+		}
+		next := inputMessage{InputMessage: event.InputMessage{Parts: parts}}
+		if next.Role, err = readRole(at, m.Role); err != nil {
+			return nil, err
+		}
+		if next.Calls, err = readCalls(at, m.Calls); err != nil {
+			return nil, err
+		}
+		if len(next.Parts)+len(next.Calls) == 0 {
+			return nil, bad(at+".content", "%s is empty", at)
+		}
+		list = append(list, next)
+	}
+	for i := range list {
+		list[i].text = string(event.Encode(list[i].Parts))
+	}
+	return list, nil
+}
+
+// completionStream streams a completion. A repeated request gets what stands of
+// the run, and then the rest: what was taken back meanwhile it never sees.
+func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *call, at responseRef, d *madeCompletion, place func(context.Context) error, again bool) error {
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Snapshot: again, Ends: d.ends, Seen: s.metrics.firsts(c.began)}
+	at.place.into(&req)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := place(ctx); err != nil {
+		return err
+	}
+	s.nameRun(w, c, at.ref)
+	return s.serve(ctx, w, c, v, req)
+}
+
+// completionAnswer waits for the completion and answers with the whole.
+func (s *Server) completionAnswer(w http.ResponseWriter, r *http.Request, c *call, at responseRef, d *madeCompletion, place func(context.Context) error) error {
+	if err := place(r.Context()); err != nil {
+		return err
+	}
+	if err := s.readThrough(r.Context(), at, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
+		return err
+	}
+	s.nameRun(w, c, at.ref)
+	switch why := d.made.Failed(); {
+	case why != nil:
+		w.Header().Set("X-Should-Retry", "false") // the run is over
+		return problem(http.StatusBadGateway, why.Code, "%s", why.Message)
+	case !d.made.Over():
+		w.Header().Set("X-Should-Retry", "false")
+		return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run goes on: see /v1/runs/%s", at.place.runID)
+	}
+	writeJSON(w, http.StatusOK, d.made.JSON())
+	return nil
+}
