@@ -153,7 +153,7 @@ const justEnded = 5 * time.Minute
 // just ended. 204 if there is none.
 func (s *Server) aisdkResume(w http.ResponseWriter, r *http.Request, c *call) error {
 	k := eventlog.Key{Tenant: c.who.Tenant, Session: r.PathValue("chat")}
-	if event.CheckID("chat id", k.Session) != nil {
+	if event.CheckID("chat id", k.Session) != nil || !c.who.Reaches(k.Session, "") {
 		return notFound("chat", k.Session)
 	}
 	id, err := s.underWay(r.Context(), k)
@@ -313,8 +313,8 @@ func (s *Server) aisdkMessage(ctx context.Context, c *call, m *aisdkMessage) (in
 	return next, nil
 }
 
-// kindOf is the part that a media type makes.
-func kindOf(mediaType string) event.PartType {
+// partTypeOf is the part that a media type makes.
+func partTypeOf(mediaType string) event.PartType {
 	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
 	case "image":
 		return event.PartImage

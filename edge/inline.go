@@ -15,7 +15,7 @@ import (
 // request becomes an artifact, the same for the same bytes: a command is too
 // small for it, and the log keeps no files.
 func (s *Server) inlineFile(ctx context.Context, c *call, at, ref, mediaType, name string) (event.Part, error) {
-	part := event.Part{Type: kindOf(mediaType), MediaType: mediaType, Name: name, URL: ref}
+	part := event.Part{Type: partTypeOf(mediaType), MediaType: mediaType, Name: name, URL: ref}
 	switch {
 	case strings.HasPrefix(ref, "data:"):
 		return s.inlineData(ctx, c, at, part)
@@ -31,7 +31,7 @@ func (s *Server) inlineData(ctx context.Context, c *call, at string, part event.
 		return part, bad(at+".url", "%s: %s", at, err)
 	}
 	if part.MediaType == "" {
-		part.MediaType, part.Type = mediaType, kindOf(mediaType)
+		part.MediaType, part.Type = mediaType, partTypeOf(mediaType)
 	}
 	if s.Artifacts == nil {
 		return part, errNoArtifacts
