@@ -84,6 +84,12 @@ func (c *Checker) left() string {
 		}
 		return ""
 	}
+	return c.idle(run)
+}
+
+// idle says what is wrong with a run that nobody works on: it waits for nobody,
+// or not until a time.
+func (c *Checker) idle(run *run) string {
 	waits := 0
 	if run.paused {
 		waits++
@@ -93,7 +99,13 @@ func (c *Checker) left() string {
 			continue
 		}
 		if call.executor != event.ByClient && !call.asked {
-			return fmt.Sprintf("run %s is %s, and nobody works on its call %s", run.id, run.status, call.id)
+			below := c.below(call)
+			if below == nil {
+				return fmt.Sprintf("run %s is %s, and nobody works on its call %s", run.id, run.status, call.id)
+			}
+			if problem := c.idle(below); problem != "" {
+				return problem
+			}
 		}
 		waits++
 	}
@@ -104,6 +116,16 @@ func (c *Checker) left() string {
 		return fmt.Sprintf("run %s is %s, and does not say until when", run.id, run.status)
 	}
 	return ""
+}
+
+// below is the sub-agent's run that a call waits for, or nil.
+func (c *Checker) below(call *call) *run {
+	for _, r := range c.runs {
+		if r.parent == call.run && r.parentOf == call.id && !r.ended {
+			return r
+		}
+	}
+	return nil
 }
 
 // end: every prefix of a log is sound while somebody has the session.

@@ -114,7 +114,9 @@ func (s *Server) findCall(ctx context.Context, c *call, runID, callID string) (r
 		return p, nil, err
 	}
 	if fold != nil {
-		if t := fold.Call(callID); t != nil && t.RunID == p.runID && !t.Internal {
+		// What somebody must decide is found, hidden or not, by the run of the
+		// sub-agent that asks and by those that it works for.
+		if t := fold.Call(callID); t != nil && fold.Within(t.RunID, p.runID) && (!t.Internal || t.Waits()) {
 			return p, t, nil
 		}
 	}

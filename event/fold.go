@@ -128,7 +128,7 @@ func (s *Session) runStarted(e Event, d RunStartedData) {
 	r := s.run(e)
 	at := e.Time
 	r.StartedAt, r.Agent, r.Status = &at, d.Agent, Pending
-	r.Internal = e.Internal
+	r.Book.Internal = e.Internal
 	r.ParentRunID, r.ParentCallID, r.Resumes = d.ParentRunID, d.ParentCallID, d.Resumes
 	r.Book.Attempt, r.Book.Config = d.Attempt, d.Config
 	s.dequeue(e.RunID)

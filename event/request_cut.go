@@ -36,6 +36,11 @@ func (s *Session) custom(e Event, d CustomData) {
 		if json.Unmarshal(d.Value, &cut) == nil {
 			r.Book.Cut = &cut
 		}
+	case OnceEvent:
+		var o Once
+		if json.Unmarshal(d.Value, &o) == nil {
+			r.Book.once(o)
+		}
 	}
 }
 

@@ -166,7 +166,6 @@ type Run struct {
 	By           string       `json:"by,omitempty"` // of a cancelled run
 	Reason       string       `json:"reason,omitempty"`
 	Usage        Usage        `json:"usage"`
-	Internal     bool         `json:"internal,omitempty"` // a sub-agent's that clients do not see
 	Book         *RunBook     `json:"book,omitempty"`
 }
 
@@ -181,11 +180,13 @@ type RunBook struct {
 	Last    Seq          `json:"last,omitempty"`    // its terminal event
 	Config  *RunConfig   `json:"config,omitempty"`
 
-	Cut      *Cut      `json:"cut,omitempty"`      // of its requests
-	Fallback int       `json:"fallback,omitempty"` // of the last step's model
-	Vain     int       `json:"vain,omitempty"`     // steps that ended without an answer
-	Reserved *Reserved `json:"reserved,omitempty"` // of the step that is open
-	Lost     Reserved  `json:"lost,omitzero"`      // by attempts that came to nothing
+	Internal bool            `json:"internal,omitempty"` // a sub-agent's that clients do not see
+	Once     map[string]Once `json:"once,omitempty"`     // steps that tools journaled
+	Cut      *Cut            `json:"cut,omitempty"`      // of its requests
+	Fallback int             `json:"fallback,omitempty"` // of the last step's model
+	Vain     int             `json:"vain,omitempty"`     // steps that ended without an answer
+	Reserved *Reserved       `json:"reserved,omitempty"` // of the step that is open
+	Lost     Reserved        `json:"lost,omitzero"`      // by attempts that came to nothing
 	// Exceeded is the budget that a paused run is out of, and Raised what was
 	// added to its budgets so far.
 	Exceeded *BudgetExceededData `json:"exceeded,omitempty"`
@@ -223,6 +224,8 @@ func (b *RunBook) waits(now Time, parked bool) {
 		b.Parked = nil
 	}
 }
+
+func (r *Run) hidden() bool { return r.Book != nil && r.Book.Internal }
 
 // Paused reports that the run waits for a larger budget.
 func (r *Run) Paused() bool {
@@ -280,7 +283,14 @@ func (s *Session) Public() *Session {
 	p := *s
 	p.Book = nil
 	p.Messages = make([]*Message, 0, len(s.Messages))
+	hidden := map[string]bool{} // runs of sub-agents
+	for _, r := range s.Runs {
+		hidden[r.RunID] = r.hidden()
+	}
 	for _, m := range s.Messages {
+		if hidden[m.RunID] {
+			continue
+		}
 		if parts := publicParts(m.Parts); len(parts) > 0 || len(m.Parts) == 0 {
 			p.Messages = append(p.Messages, &Message{MessageID: m.MessageID, RunID: m.RunID, Role: m.Role, Status: m.Status, Parts: parts})
 		}
@@ -288,12 +298,14 @@ func (s *Session) Public() *Session {
 	p.ToolCalls = without(s.ToolCalls, func(c *ToolCall) bool { return c.Internal })
 	p.Artifacts = without(s.Artifacts, func(a *Artifact) bool { return a.Internal })
 	p.Activities = without(s.Activities, func(a *Activity) bool { return a.Internal })
-	p.Runs = make([]*Run, len(s.Runs))
-	for i, r := range s.Runs {
-		public := *r
-		public.Book = nil
-		public.Output = nil
-		p.Runs[i] = &public
+	p.Runs = make([]*Run, 0, len(s.Runs))
+	for _, r := range s.Runs {
+		if !r.hidden() {
+			public := *r
+			public.Book = nil
+			public.Output = nil
+			p.Runs = append(p.Runs, &public)
+		}
 	}
 	return &p
 }
@@ -382,28 +394,57 @@ func (s *Session) Active() *Run {
 func (s *Session) Free() bool { return s.Active() == nil && len(s.Book.Queue) == 0 }
 
 // Parked returns the active run if all it can do is wait for somebody outside:
-// each of its open calls does, and there is one.
+// for a larger budget, or because each of its open calls does, and there is one.
 func (s *Session) Parked() *Run {
-	run := s.Active()
-	if run == nil || run.Status != WaitingApproval && run.Status != WaitingTool {
-		return nil
+	if run := s.Active(); run != nil && s.parked(run) {
+		return run
+	}
+	return nil
+}
+
+func (s *Session) parked(run *Run) bool {
+	if run.Status != WaitingApproval && run.Status != WaitingTool {
+		return false
 	}
 	if run.Paused() {
-		return run
+		return true
 	}
 	waits := false
 	for _, c := range s.ToolCalls {
 		if c.RunID == run.RunID && !c.Done() {
-			if !c.Waits() {
-				return nil
+			if !s.Waits(c) {
+				return false
 			}
 			waits = true
 		}
 	}
-	if !waits {
-		return nil
+	return waits
+}
+
+// Waits reports that the call waits for somebody outside, or that the run under
+// it does.
+func (s *Session) Waits(c *ToolCall) bool {
+	if c.Waits() || c.Status != Running {
+		return c.Waits()
 	}
-	return run
+	for _, r := range s.Runs {
+		if r.ParentRunID == c.RunID && r.ParentCallID == c.CallID && !r.Status.Terminal() {
+			return s.parked(r)
+		}
+	}
+	return false
+}
+
+// Within reports that a run is another one, or works for it.
+func (s *Session) Within(runID, above string) bool {
+	for range len(s.Runs) + 1 {
+		r := s.runs[runID]
+		if r == nil || runID == above {
+			return r != nil
+		}
+		runID = r.ParentRunID
+	}
+	return false
 }
 
 // Idle reports that nothing in the log asks for a worker: runs in the queue wait

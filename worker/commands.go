@@ -94,6 +94,10 @@ func (t *turn) answer(c eventlog.Waiting, waiting []eventlog.Waiting) (done bool
 		case event.Invoke:
 			events, done = t.invoke(s, c)
 		case event.Cancel, event.Stop:
+			if begun(s, c.RunID) && s.Run(c.RunID).ParentRunID != "" {
+				events = ignored(c.Command, "a sub-agent's run ends with the run that it works for")
+				break
+			}
 			if begun(s, c.RunID) {
 				t.stop(c)
 				done = false // the run's end answers it
@@ -131,17 +135,28 @@ func (t *turn) inRun(s *event.Session, c eventlog.Waiting) (events []event.Event
 		return named(c.CommandID, run.RunID, run.TraceID, inputs(s, c.Messages)), true
 	}
 	if c.CallID == "" {
-		return aboutPause(s, run, c), true
+		return aboutPause(s, paused(s, run), c), true
 	}
 	call := s.Call(c.CallID)
-	if call == nil || call.RunID != c.RunID || !call.Waits() {
+	if call == nil || !s.Within(call.RunID, c.RunID) || !call.Waits() {
 		return ignored(c.Command, "the call does not wait for anybody"), true
 	}
+	run = s.Run(call.RunID)
 	events, refusal := settle(s, run, call, c)
 	if refusal != "" {
 		return ignored(c.Command, refusal), true
 	}
 	return named(c.CommandID, run.RunID, run.TraceID, events), true
+}
+
+// paused is the run that is out of budget, of this one and those under it.
+func paused(s *event.Session, run *event.Run) *event.Run {
+	for _, r := range s.Runs {
+		if r.Paused() && s.Within(r.RunID, run.RunID) {
+			return r
+		}
+	}
+	return run
 }
 
 // aboutPause answers a command about a run that is out of budget.
@@ -164,10 +179,13 @@ func aboutPause(s *event.Session, run *event.Run, c eventlog.Waiting) []event.Ev
 // hold reports whether messages for a run must wait until its model has
 // answered: in the log they come after what was said without them.
 func (t *turn) hold(run *event.Run) bool {
-	if run.Book.InStep {
-		t.held.Store(true)
+	for _, r := range t.fold.Runs {
+		if r.Book.InStep && t.fold.Within(r.RunID, run.RunID) {
+			t.held.Store(true)
+			return true
+		}
 	}
-	return run.Book.InStep
+	return false
 }
 
 // between takes the messages that were held, between two steps of a run.

@@ -301,47 +301,59 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	signals.Drain = draining
 	err := agent.Continue(runCtx, a, runID, signals, agent.Deps{
 		Journal: t.journal, Artifacts: blobs{t.w.artifacts, t.key.Tenant}, Redactor: t.w.opts.Redactor,
-		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables,
+		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables, Agents: t.w.agents,
 	})
 	take()
 	switch {
 	case err == nil:
 		t.ended(runID)
 	case errors.Is(err, agent.ErrParked):
-		return t.setTimers(ctx, runID)
+		return t.setTimers(ctx)
 	}
 	return err
 }
 
-// setTimers has the server end the waits of a parked run. They are set again
-// each time it parks, which changes nothing where they are set.
-func (t *turn) setTimers(ctx context.Context, runID string) error {
+// setTimers has the server end the waits of a parked run, and of those under it.
+// They are set again each time it parks, which changes nothing where they are
+// set.
+func (t *turn) setTimers(ctx context.Context) error {
 	view := t.View()
-	run := view.Run(runID)
+	for _, run := range view.Runs {
+		if run.Status.Terminal() || run.ExpiresAt == nil {
+			continue
+		}
+		for callID, at := range expiries(view, run) {
+			id := run.RunID + "." + callID + ".expire"
+			if callID == "" { // a run may be paused several times
+				id = fmt.Sprintf("%s.%d.expire", run.RunID, at.UnixMicro())
+			}
+			cmd := event.Command{CommandID: id, Kind: event.Expire, SessionID: t.key.Session,
+				RunID: run.RunID, TraceID: run.TraceID, CallID: callID, By: agent.ByExpiry, Time: at}
+			if err := t.w.log.SetTimer(ctx, t.key, cmd, at.Time); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// expiries are the ends of what a run waits for, by call; of a budget, by none.
+func expiries(view *event.Session, run *event.Run) map[string]event.Time {
+	if run.Paused() {
+		return map[string]event.Time{"": *run.ExpiresAt}
+	}
 	expires := map[string]event.Time{}
 	for _, c := range view.ToolCalls {
-		if c.RunID == runID && c.Waits() && run.ExpiresAt != nil {
+		if c.RunID == run.RunID && c.Waits() {
 			expires[c.CallID] = *run.ExpiresAt
 		}
 	}
 	for _, a := range view.Approvals {
-		expires[a.CallID] = a.ExpiresAt
-	}
-	if run.Paused() {
-		expires = map[string]event.Time{"": *run.ExpiresAt}
-	}
-	for callID, at := range expires {
-		id := runID + "." + callID + ".expire"
-		if callID == "" { // a run may be paused several times
-			id = fmt.Sprintf("%s.%d.expire", runID, at.UnixMicro())
-		}
-		cmd := event.Command{CommandID: id, Kind: event.Expire, SessionID: t.key.Session,
-			RunID: runID, TraceID: run.TraceID, CallID: callID, By: agent.ByExpiry, Time: at}
-		if err := t.w.log.SetTimer(ctx, t.key, cmd, at.Time); err != nil {
-			return err
+		if a.RunID == run.RunID {
+			expires[a.CallID] = a.ExpiresAt
 		}
 	}
-	return nil
+	return expires
 }
 
 // observe watches what is appended, for metrics.

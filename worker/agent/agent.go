@@ -149,4 +149,5 @@ type Deps struct {
 	Redactor  *redact.Redactor
 	Tenant    string
 	Tunables  Tunables
+	Agents    map[string]*Agent // that this one may call
 }

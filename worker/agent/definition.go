@@ -35,12 +35,14 @@ type ModelConfig struct {
 	Price   Price
 }
 
-// A ToolConfig is one entry of an agent's tools: exactly one of MCP, Builtin and
-// Client.
+// A ToolConfig is one entry of an agent's tools: exactly one of MCP, Builtin,
+// Client and Agent.
 type ToolConfig struct {
 	MCP      *MCPConfig
 	Builtin  string            // write_artifact | read_artifact
 	Client   *event.ClientTool // run by the client
+	Agent    string            // the name of another agent
+	About    string            // that agent's description
 	Allow    []string          // of an MCP server's tools; nil: all
 	OnCrash  tool.OnCrash      // empty: by the tool's annotations
 	Approval *tool.Rule        // nil: never asked
@@ -129,5 +131,9 @@ func (e emit) tool(name string) bool {
 }
 
 func (e emit) reasoning() bool { return shown(e.agent.Reasoning) && shown(e.run.Reasoning) }
+
+func (e emit) subagents() bool {
+	return e.agent.Subagents != nil && *e.agent.Subagents && shown(e.run.Subagents)
+}
 
 func shown(b *bool) bool { return b == nil || *b }

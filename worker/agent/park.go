@@ -39,10 +39,12 @@ func (r *Run) park(ctx context.Context, asked []event.Event) error {
 	}
 	view := r.Journal.View()
 	run := view.Run(r.id)
-	if view.Parked() == nil || run.ExpiresAt == nil || len(asked) > 0 {
+	if run.ExpiresAt == nil || len(asked) > 0 {
 		status := event.WaitingTool
-		if len(view.Approvals) > 0 {
-			status = event.WaitingApproval
+		for _, a := range view.Approvals {
+			if view.Within(a.RunID, r.id) {
+				status = event.WaitingApproval
+			}
 		}
 		until := event.At(r.expiry(view))
 		d := event.RunStatusData{Status: status, Previous: run.Status, ExpiresAt: &until}
@@ -72,6 +74,11 @@ func (r *Run) expiry(view *event.Session) time.Time {
 			sooner(a.ExpiresAt.Time)
 		}
 	}
+	for _, below := range view.Runs {
+		if below.ParentRunID == r.id && !below.Status.Terminal() && below.ExpiresAt != nil {
+			sooner(below.ExpiresAt.Time)
+		}
+	}
 	for _, c := range view.ToolCalls {
 		if t := r.tools[c.Name]; c.RunID == r.id && !c.Done() && c.Executor == event.ByClient && t != nil {
 			sooner(time.Now().Add(wait(t)))
@@ -85,7 +92,7 @@ func (r *Run) expiry(view *event.Session) time.Time {
 
 // Resolved are the events of a decision: a denied call is closed with it.
 func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.ApprovalResolvedData) []event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID}
+	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 	out := []event.Event{r.hidden(c.Internal, event.ApprovalResolved, d)}
 	if d.Decision == event.Denied {
 		message, code := "denied by "+d.By, event.CodeForbidden
@@ -106,7 +113,7 @@ const ByExpiry = "expiry"
 
 // ClientResult is the event that closes a call which the client ran.
 func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, content []event.Part, structured []byte, failed bool) event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID}
+	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 	if failed {
 		message := "the client's tool failed"
 		for _, p := range content {
@@ -124,7 +131,7 @@ func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, conten
 
 // Expired is the event that closes a call whose client did not answer.
 func Expired(view *event.Session, run *event.Run, c *event.ToolCall) event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID}
+	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
 		Args: c.Args, Code: event.CodeExpired, Outcome: event.OutcomeUnknown, Message: "the client did not answer in time"})
 }

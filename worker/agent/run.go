@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/tool"
@@ -15,8 +16,9 @@ type Run struct {
 	agent    *Agent
 	id       string
 	traceID  string
-	parent   *Run // of a sub-agent's run
-	internal bool // clients see nothing of it
+	parent   *Run       // of a sub-agent's run
+	internal bool       // clients see nothing of it
+	turns    sync.Mutex // held by the run under this one that goes on
 	config   event.RunConfig
 	limits   Limits
 	emit     emit
@@ -67,9 +69,12 @@ var ErrDrained = errors.New("handed over")
 // ErrParked says that it waits for somebody and needs no worker.
 func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps Deps) error {
 	deps.Tunables.setDefaults()
-	view := deps.Journal.View()
-	run := view.Run(runID)
-	r := &Run{Deps: deps, agent: a, id: runID, traceID: run.TraceID, rawArgs: map[string]string{}, signals: signals, draining: signals.Drain}
+	return prepare(a, deps.Journal.View().Run(runID), signals, deps).carryOn(ctx)
+}
+
+func prepare(a *Agent, run *event.Run, signals Signals, deps Deps) *Run {
+	r := &Run{Deps: deps, agent: a, id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal,
+		rawArgs: map[string]string{}, signals: signals, draining: signals.Drain}
 	if run.Book.Config != nil {
 		r.config = *run.Book.Config
 	}
@@ -78,7 +83,11 @@ func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps
 	if r.config.Emit != nil {
 		r.emit.run = *r.config.Emit
 	}
-	ctx, cancel := r.bounded(ctx, view)
+	return r
+}
+
+func (r *Run) carryOn(ctx context.Context) error {
+	ctx, cancel := r.bounded(ctx, r.Journal.View())
 	defer cancel()
 	return r.finish(ctx, r.steps(ctx))
 }
@@ -86,7 +95,7 @@ func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps
 // Fail ends a run that its owner will not continue.
 func Fail(ctx context.Context, runID string, f *Failure, deps Deps) error {
 	run := deps.Journal.View().Run(runID)
-	r := &Run{Deps: deps, id: runID, traceID: run.TraceID}
+	r := &Run{Deps: deps, id: runID, traceID: run.TraceID, internal: run.Book.Internal}
 	return r.end(ctx, string(f.Code), r.failed(f))
 }
 
@@ -104,7 +113,9 @@ func (r *Run) finish(ctx context.Context, err error) error {
 		return err
 	case errors.As(cause, &cancelled):
 		e := r.event(event.RunCancelled, event.RunCancelledData{By: cancelled.By, Reason: r.Redactor.String(cancelled.Reason), Usage: r.usage()})
-		e.CommandID = cancelled.CommandID
+		if r.parent == nil {
+			e.CommandID = cancelled.CommandID // answered when all of it has ended
+		}
 		return r.end(ctx, "cancelled", e)
 	case errors.As(err, &budget) || errors.As(cause, &budget):
 		return r.exceeded(ctx, budget)
@@ -143,6 +154,7 @@ func (r *Run) closers(view *event.Session, why string) []event.Event {
 	}
 	for _, c := range view.ToolCalls {
 		if c.RunID == r.id && !c.Done() {
+			out = append(out, r.closeChildren(view, c.CallID, why)...)
 			out = append(out, r.closeCall(view, c, why))
 		}
 	}
@@ -201,11 +213,21 @@ func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
 func Recovered(view *event.Session, run *event.Run, reason string) []event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID}
 	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Book.Claim.Seq - 1})}
-	return append(out, r.takenBack(view, reason, 1)...)
+	out = append(out, r.takenBack(view, reason, 1)...)
+	for _, below := range view.Runs {
+		if below.ParentRunID != "" && !below.Status.Terminal() {
+			c := &Run{id: below.RunID, traceID: below.TraceID, internal: below.Book.Internal}
+			out = append(out, c.takenBack(view, reason, 1)...)
+		}
+	}
+	return out
 }
 
 // takenBack discards what the run's model is saying.
 func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.Event {
+	if !view.Run(r.id).Book.InStep {
+		return nil
+	}
 	discard := func(messageID string) []event.Event {
 		return []event.Event{r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry})}
 	}
@@ -252,7 +274,9 @@ func (r *Run) stopped(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	e := r.event(event.RunCompleted, event.RunCompletedData{FinishReason: event.FinishStopped, Output: event.RunOutput{MessageID: run.Book.Answer}, Usage: run.Usage})
-	e.CommandID = r.signals.StopID()
+	if r.parent == nil {
+		e.CommandID = r.signals.StopID()
+	}
 	return true, r.end(ctx, "stopped", e)
 }
 

@@ -29,7 +29,7 @@ func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run,
 			out = append(out, asks)
 			continue
 		}
-		if !c.Waits() {
+		if !view.Waits(c) {
 			calls = append(calls, tc)
 		}
 	}
@@ -44,7 +44,7 @@ func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run,
 	}
 	begun := calls[:0:0]
 	for _, tc := range calls {
-		out = append(out, tc.begin())
+		out = append(out, tc.begin()...)
 		if tc.tool != nil {
 			begun = append(begun, tc)
 		}
@@ -84,27 +84,41 @@ type toolCall struct {
 	internal bool
 	tool     tool.Tool // nil: the call is closed already
 	args     string    // what the tool gets
+	children int       // runs under it that it asked for so far
 }
 
 // begin returns tool.running, or the event that closes a call which cannot run.
-func (t *toolCall) begin() event.Event {
+func (t *toolCall) begin() []event.Event {
 	found := t.run.tools[t.call.Name]
 	lost := t.call.Status == event.Running // by a worker that is gone
 	args, known := t.arguments()
+	known = known || found != nil && found.Spec().Agent != "" && childOf(t.view, t.call, 0) != nil // its log has them
 	switch {
 	case found == nil:
-		return t.failed(event.CodeToolMissing, event.OutcomeFailed, fmt.Sprintf("there is no tool %q", t.call.Name), nil)
+		return t.closed(t.failed(event.CodeToolMissing, event.OutcomeFailed, fmt.Sprintf("there is no tool %q", t.call.Name), nil))
 	case lost && (found.Spec().OnCrash != tool.Retry || !known):
-		return t.failed(event.CodeInterrupted, event.OutcomeUnknown,
-			"the worker was lost while the tool ran: it may or may not have had its effect. Find out before you call it again.", nil)
+		return t.closed(t.failed(event.CodeInterrupted, event.OutcomeUnknown,
+			"the worker was lost while the tool ran: it may or may not have had its effect. Find out before you call it again.", nil))
 	case !known:
-		return t.failed(event.CodeInterrupted, event.OutcomeFailed, "not run: its arguments held a secret that is not in the log. Call it again.", nil)
+		return t.closed(t.failed(event.CodeInterrupted, event.OutcomeFailed, "not run: its arguments held a secret that is not in the log. Call it again.", nil))
 	case !isObject(args):
-		return t.failed(event.CodeToolError, event.OutcomeFailed, "not run: the arguments are not a JSON object: "+args, nil)
+		return t.closed(t.failed(event.CodeToolError, event.OutcomeFailed, "not run: the arguments are not a JSON object: "+args, nil))
 	}
 	t.tool, t.args = found, args
 	t.call.Attempt++
-	return t.run.hidden(t.internal, event.ToolRunning, event.ToolRunningData{CallID: t.call.CallID, Attempt: t.call.Attempt, IdempotencyKey: t.key()})
+	return []event.Event{t.run.hidden(t.internal, event.ToolRunning, event.ToolRunningData{CallID: t.call.CallID, Attempt: t.call.Attempt, IdempotencyKey: t.key()})}
+}
+
+// closed puts before a call's result the ends of what ran under it.
+func (t *toolCall) closed(result event.Event) []event.Event {
+	if t.children == 0 && childOf(t.view, t.call, 0) == nil {
+		return []event.Event{result}
+	}
+	why := "it has its result"
+	if result.Type == event.ToolFailed {
+		why = "it failed"
+	}
+	return append(t.run.closeChildren(t.run.Journal.View(), t.call.CallID, why), result)
 }
 
 // key is the same in every attempt of the call.
@@ -133,14 +147,17 @@ func (t *toolCall) perform(ctx context.Context) error {
 	if timeout == 0 {
 		timeout = tool.DefaultTimeout
 	}
-	callCtx, cancel := context.WithTimeout(ctx, timeout)
+	callCtx, cancel := context.WithCancel(ctx)
+	if timeout > 0 {
+		callCtx, cancel = context.WithTimeout(ctx, timeout)
+	}
 	defer cancel()
 	artifacts := newArtifactLog(t)
 	progress := &progressLog{call: t}
 	result, err := t.tool.Call(callCtx, tool.Call{
 		Tenant: t.run.Tenant, SessionID: t.view.SessionID, RunID: t.run.id, CallID: t.call.CallID,
 		Args: t.args, Attempt: t.call.Attempt, IdempotencyKey: t.key(), Session: t.view,
-		Progress: progress.report, Create: artifacts.create, Open: artifacts.read,
+		Progress: progress.report, Create: artifacts.create, Open: artifacts.read, Agent: t.sub, Once: t.once,
 	})
 	progress.close()
 	artifacts.close()
@@ -149,7 +166,14 @@ func (t *toolCall) perform(ctx context.Context) error {
 
 // log writes the call's closer. The closer of a cancelled call is written too.
 func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeout time.Duration) error {
+	var over *overBudget
 	switch {
+	case errors.Is(err, ErrParked):
+		return nil // a run under it waits, and so does the call
+	case errors.Is(err, ErrDrained), errors.As(err, &over) && over.pause && ctx.Err() == nil:
+		return err
+	case errors.As(err, &over) && ctx.Err() == nil:
+		return errors.Join(t.append(t.failed(event.CodeBudget, event.OutcomeFailed, over.Error(), nil)), err)
 	case err == nil && !result.Failed:
 		return t.completed(ctx, result)
 	case err == nil:
@@ -162,6 +186,8 @@ func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeo
 		return t.append(t.failed(event.CodeToolTimeout, outcome(err), fmt.Sprintf("no answer within %s; the tool was told to stop", timeout), nil))
 	case errors.Is(err, tool.ErrUnavailable):
 		return t.append(t.failed(event.CodeToolMissing, outcome(err), err.Error(), nil))
+	case errors.Is(err, tool.ErrEffectUnknown):
+		return t.append(t.failed(event.CodeInterrupted, event.OutcomeUnknown, err.Error(), nil))
 	}
 	return t.append(t.failed(event.CodeToolError, event.OutcomeFailed, err.Error(), nil))
 }
@@ -174,7 +200,12 @@ func outcome(err error) event.Outcome {
 	return event.OutcomeFailed
 }
 
-func (t *toolCall) append(e event.Event) error { return t.run.Journal.Append(e) }
+func (t *toolCall) append(e event.Event) error {
+	if e.Type == event.ToolCompleted || e.Type == event.ToolFailed {
+		return t.run.Journal.Append(t.closed(e)...)
+	}
+	return t.run.Journal.Append(e)
+}
 
 func (t *toolCall) completed(ctx context.Context, result tool.Result) error {
 	cut, err := t.fit(ctx, result)

@@ -84,6 +84,9 @@ func (b builder) source(c agent.ToolConfig) (tool.Source, error) {
 	if c.Client != nil {
 		return tool.Fixed{tool.Client{ClientTool: *c.Client, Wait: c.Timeout}}, nil
 	}
+	if c.Agent != "" {
+		return tool.Fixed{agent.SubAgent(c.Agent, c.About, c.Timeout)}, nil
+	}
 	if c.Builtin != "" {
 		return builtin.Source(c.Builtin), nil
 	}

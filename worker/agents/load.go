@@ -64,7 +64,7 @@ type toolSection struct {
 	MCP      *mcpSection    `yaml:"mcp"`
 	Builtin  string         `yaml:"builtin"`
 	Client   *clientSection `yaml:"client"`
-	Agent    any            `yaml:"agent"`
+	Agent    string         `yaml:"agent"`
 	Allow    []string       `yaml:"allow"`
 	Approval string         `yaml:"approval"`
 	Wait     duration       `yaml:"approval_timeout"`
@@ -122,13 +122,13 @@ func Load(fsys fs.FS, dir string) ([]agent.Definition, error) {
 	}
 	var list []agent.Definition
 	var errs []error
-	from := map[string]string{}
+	from, about := map[string]string{}, descriptions(fsys, entries)
 	for _, e := range entries {
-		if ext := path.Ext(e.Name()); e.IsDir() || ext != ".yaml" && ext != ".yml" {
+		if !isAgentFile(e) {
 			continue
 		}
 		where := filepath.Join(dir, e.Name())
-		d, err := loadFile(fsys, e.Name(), where)
+		d, err := loadFile(fsys, e.Name(), where, about)
 		if err == nil && from[d.Name] != "" {
 			err = fmt.Errorf("%s: agent %q is defined in %s already: give it another name", where, d.Name, from[d.Name])
 		}
@@ -142,8 +142,29 @@ func Load(fsys fs.FS, dir string) ([]agent.Definition, error) {
 	return list, errors.Join(errs...)
 }
 
+func isAgentFile(e fs.DirEntry) bool {
+	ext := path.Ext(e.Name())
+	return !e.IsDir() && (ext == ".yaml" || ext == ".yml")
+}
+
+// descriptions has the names of the agents with what their files say of them.
+// What is wrong with a file is told when it is loaded.
+func descriptions(fsys fs.FS, entries []fs.DirEntry) map[string]string {
+	about := map[string]string{}
+	for _, e := range entries {
+		var f struct{ Name, Description string }
+		if !isAgentFile(e) {
+			continue
+		}
+		if b, err := fs.ReadFile(fsys, e.Name()); err == nil && yaml.Unmarshal(b, &f) == nil {
+			about[f.Name] = f.Description
+		}
+	}
+	return about
+}
+
 // loadFile reads one agent's file; where is its name in messages.
-func loadFile(fsys fs.FS, name, where string) (agent.Definition, error) {
+func loadFile(fsys fs.FS, name, where string, about map[string]string) (agent.Definition, error) {
 	b, err := fs.ReadFile(fsys, name)
 	if err != nil {
 		return agent.Definition{}, fmt.Errorf("agent file %s: %w", where, err)
@@ -156,7 +177,7 @@ func loadFile(fsys fs.FS, name, where string) (agent.Definition, error) {
 	if err != nil {
 		return agent.Definition{}, fmt.Errorf("%s: %w", where, err)
 	}
-	c := &checker{fsys: fsys, path: where, doc: doc}
+	c := &checker{fsys: fsys, path: where, doc: doc, about: about}
 	d := c.definition(f)
 	return d, errors.Join(c.errs...)
 }
@@ -167,6 +188,13 @@ type checker struct {
 	path string
 	doc  *ast.File
 	errs []error
+	// about has the descriptions of all agents of the directory.
+	about map[string]string
+}
+
+func (c *checker) known(agent string) bool {
+	_, ok := c.about[agent]
+	return ok
 }
 
 // wrong reports a problem at a YAML path such as $.model.provider.
@@ -277,7 +305,7 @@ func (c *checker) tools(list []toolSection) []agent.ToolConfig {
 	for i, t := range list {
 		at := "$.tools[" + strconv.Itoa(i) + "]"
 		if c.tool(at, t) {
-			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Client: c.client(at, t.Client), Allow: t.Allow,
+			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Client: c.client(at, t.Client), Agent: t.Agent, About: c.about[t.Agent], Allow: t.Allow,
 				Approval: c.approval(at, t.Approval), Wait: time.Duration(t.Wait), OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout)})
 		}
 	}
@@ -287,10 +315,10 @@ func (c *checker) tools(list []toolSection) []agent.ToolConfig {
 func (c *checker) tool(at string, t toolSection) bool {
 	before := len(c.errs)
 	switch {
-	case t.Agent != nil:
-		c.wrong(at+".agent", "unsupported: sub-agents are not built yet")
-	case count(t.MCP != nil, t.Builtin != "", t.Client != nil) != 1:
-		c.wrong(at, "give exactly one of mcp, builtin and client")
+	case count(t.MCP != nil, t.Builtin != "", t.Client != nil, t.Agent != "") != 1:
+		c.wrong(at, "give exactly one of mcp, builtin, client and agent")
+	case t.Agent != "" && !c.known(t.Agent):
+		c.wrong(at+".agent", "there is no agent %q in this directory", t.Agent)
 	case t.Builtin != "" && t.Builtin != "write_artifact" && t.Builtin != "read_artifact":
 		c.wrong(at+".builtin", "%q is none of write_artifact, read_artifact", t.Builtin)
 	}
@@ -321,7 +349,7 @@ func (c *checker) onlyMCP(at string, t toolSection) {
 		c.wrong(at+".on_crash", "is for the tools of an mcp server")
 	}
 	if t.Builtin != "" && t.Timeout != 0 {
-		c.wrong(at+".timeout", "is for mcp servers and client tools")
+		c.wrong(at+".timeout", "is for mcp servers, client tools and agents")
 	}
 	if t.Client != nil && t.Approval != "" {
 		c.wrong(at+".approval", "the client runs this tool: it can ask by itself")

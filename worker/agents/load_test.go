@@ -17,6 +17,9 @@ model: {provider: openai, base_url: "http://127.0.0.1:11434/v1", name: llama}
 system: "Today is {{.Date}}."
 tools:
   - builtin: write_artifact
+  - agent: good
+    approval: required
+    timeout: 5m
   - mcp: {name: files, command: [server], env: {TOKEN: "${secret:FILES_TOKEN}"}}
     allow: [read_file]
     on_crash: retry
@@ -39,7 +42,7 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"approval":          {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    approval: args.amount >\n", "bad.yaml:5: tools[0].approval:"},
 		"no effect":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    allow: [x]\n", "bad.yaml:5: tools[0].allow: is for the tools of an mcp server"},
 		"client tool":       {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - client: {name: \"pick a date\"}\n", "tools[0].client.name"},
-		"sub-agent":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - agent: other\n", "unsupported"},
+		"sub-agent":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - agent: other\n", `bad.yaml:4: tools[0].agent: there is no agent "other"`},
 		"fallback":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\n  - provider: acme\n    name: n\n", "bad.yaml:5: fallback[1].provider: \"acme\" is none of"},
 		"no price":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\nprices: {m: {input: 1, output: 2}}\nlimits: {cost_usd: 1}\n", "bad.yaml:4: fallback[0].name: prices has no \"n\""},
 		"price of nothing":  {"name: x\nmodel: {provider: openai, name: m}\nprices: {mm: {input: 1, output: 2}}\n", "bad.yaml:3: prices: no model of this agent is called \"mm\""},
@@ -47,7 +50,7 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"negative":          {"name: x\nmodel: {provider: openai, name: m}\nlimits: {session: {tokens: -1}}\n", "limits are not negative"},
 		"context":           {"name: x\nmodel: {provider: openai, name: m, context: 4096, max_tokens: 8192}\n", "bad.yaml:2: model.context:"},
 		"kind":              {"name: x\nkind: agui\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: unsupported"},
-		"both":              {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    mcp: {name: a, url: http://x}\n", "exactly one of mcp, builtin and client"},
+		"both":              {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    mcp: {name: a, url: http://x}\n", "exactly one of mcp, builtin, client and agent"},
 		"emit":              {"name: x\nmodel: {provider: openai, name: m}\nemit:\n  tools: 7\n", "bad.yaml:4: emit.tools: expected"},
 		"script":            {"name: x\nmodel: {provider: scripted, script: none.script}\n", "bad.yaml:2: model.script"},
 		"same name":         {"name: good\nmodel: {provider: openai, name: m}\n", `agent "good" is defined in`},
@@ -71,7 +74,7 @@ func TestAGoodFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := list[0]
-	if d.Limits.ToolResult != 64<<10 || d.Tools[1].Timeout.Seconds() != 90 || d.Emit.Tools.Has("write_file") || !d.Emit.Tools.Has("read_file") {
+	if d.Limits.ToolResult != 64<<10 || d.Tools[2].Timeout.Seconds() != 90 || d.Emit.Tools.Has("write_file") || !d.Emit.Tools.Has("read_file") {
 		t.Errorf("read %+v", d)
 	}
 	if l := d.Limits; l.CostUSD != 0.5 || !l.Pause || l.ResumeWithin != 2*time.Hour || l.Session != (agent.Budget{CostUSD: 3, Wall: time.Hour}) ||

@@ -28,6 +28,8 @@ type Spec struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object
 	OnCrash     OnCrash
 	Timeout     time.Duration // of one call; 0 means DefaultTimeout
+	// Agent is the name of the agent that the tool runs, if it does.
+	Agent string
 	// Executor is who runs it; empty: the worker.
 	Executor event.Executor
 	// NeedsApproval says of which calls somebody must approve; nil: of none.
@@ -39,6 +41,9 @@ type Spec struct {
 
 // DefaultTimeout bounds a call whose tool says nothing.
 const DefaultTimeout = 60 * time.Second
+
+// NoTimeout is for tools whose calls are bounded in another way.
+const NoTimeout time.Duration = -1
 
 // A Call is one invocation.
 type Call struct {
@@ -59,6 +64,14 @@ type Call struct {
 	Create func(ctx context.Context, name, mediaType string) (ArtifactWriter, error)
 	// Open reads an artifact of the tenant.
 	Open func(ctx context.Context, artifactID string) (io.ReadSeekCloser, event.Part, error)
+	// Once is what the function Once of this package uses.
+	Once func(ctx context.Context, name string, step func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
+	// Agent runs another agent of this worker inside of the call, as a run of its
+	// own with its own limits, and returns its answer. The tool returns an error
+	// of it as it is: the run may go on elsewhere, and the call with it. After a
+	// crash the nth use gives the nth run, which goes on from its log; so a tool
+	// that uses it is of policy Retry and asks for the same again.
+	Agent func(ctx context.Context, name, input string) (Result, error)
 }
 
 // An ArtifactWriter takes the bytes of one artifact. Commit makes it visible
@@ -77,6 +90,11 @@ type Result struct {
 	Content    []event.Part
 	Structured json.RawMessage
 	Failed     bool
+}
+
+// Failed is a result that tells the model what went wrong.
+func Failed(message string) Result {
+	return Result{Failed: true, Content: []event.Part{event.TextPart(message)}}
 }
 
 // A Tool can be called. Call returns soon after ctx ends, having told the other
