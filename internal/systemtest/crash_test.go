@@ -28,7 +28,7 @@ const countTo30 = `count {"n":30,"delay_ms":100}`
 // kill -9 of a worker in the middle of everything that it can be in: another one goes on, the viewers see one clean
 // story, and nobody waits for longer than two leases.
 func workerKilled(t *testing.T, p *production) {
-	both := p.alone()
+	both := p.alone(t)
 	e := p.at[0]
 	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
 	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
@@ -123,7 +123,7 @@ func executedTwice(t *testing.T, p *production, r run) {
 // A worker that is paused for longer than its lease wakes up as a zombie: nothing of it gets in, and it stops what it
 // was doing by itself.
 func workerPaused(t *testing.T, p *production) {
-	both := p.alone()
+	both := p.alone(t)
 	e := p.at[0]
 	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
 	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
@@ -240,7 +240,7 @@ func rollingRestart(t *testing.T, p *production) {
 
 // kill -9 of a tool's server in the middle of a call: the call is closed with an unknown outcome, the run goes on.
 func toolServerKilled(t *testing.T, p *production) {
-	both := p.alone()
+	both := p.alone(t)
 	e := p.at[0]
 	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 0)
 	sleeping := p.watch(t, e.submit(t, request{Input: `sleep {"ms":60000}`}), 0)

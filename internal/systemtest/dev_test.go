@@ -103,13 +103,13 @@ func TestDevGoesOnWhereItStopped(t *testing.T) {
 func goOn(t *testing.T, d *dev, end func(*dev)) {
 	done := d.finish(t, request{Input: "write something to keep"})
 	before := d.get(t, "/v1/sessions/"+done.SessionID+"/snapshot").body
-	talking := d.submit(t, request{Input: "tell"})
-	counting := d.submit(t, request{Input: `count {"n":30,"delay_ms":100}`})
 	sleeping := d.submit(t, request{Input: `sleep {"ms":60000}`})
+	reach(t, d.edge, sleeping, event.ToolRunning)
+	talking := d.submit(t, request{Input: "tell"})
+	counting := d.submit(t, request{Input: countTo30})
 	queued := d.submit(t, request{SessionID: counting.SessionID, Input: "and then this"})
 	reach(t, d.edge, talking, event.TextDelta)
 	reach(t, d.edge, counting, event.ToolProgress)
-	reach(t, d.edge, sleeping, event.ToolRunning)
 
 	end(d)
 	d.again()

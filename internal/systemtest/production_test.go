@@ -86,13 +86,21 @@ func (p *production) startEdge(i int, key string) {
 	p.at[i] = edge{"http://" + addr, key}
 }
 
-// alone makes the first worker the only one while work begins, so that a test knows which one has it; the returned
-// func brings the second one back.
-func (p *production) alone() (both func()) {
-	p.t.Helper()
-	p.worker[1].Stop()
-	return p.worker[1].again
+// alone keeps the second worker from taking anything, so that a test knows who has it, until both is called: it is
+// paused, and what it has asked for is void.
+func (p *production) alone(t *testing.T) (both func()) {
+	t.Helper()
+	p.worker[1].Pause()
+	jobs := p.stream(t, "JOBS")
+	eventually(t, "the paused worker's requests for work to be void", func() bool {
+		c, err := jobs.Consumer(t.Context(), "workers")
+		return err == nil && c.CachedInfo().NumWaiting <= slots
+	})
+	return p.worker[1].Resume
 }
+
+// slots is how many sessions a worker takes at once, by default.
+const slots = 64
 
 // whole brings back whatever a test left down, so that the next one finds all of it.
 func (p *production) whole() {
