@@ -49,7 +49,7 @@ type Invoke struct {
 	Agent     string
 	Messages  []event.InputMessage // the new ones
 	Config    *event.RunConfig
-	Fold      *event.Session       // the session so far; it is advanced by what is played
+	Fold      *event.Session // the session so far; it is advanced by what is played
 	// Big is about the size of what is left of a large tool result, in bytes;
 	// 0: as in Log.
 	Big int
