@@ -194,21 +194,21 @@ func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch,
 	return w, nil
 }
 
-// WatchHead is Watch from the end that the log has now, which begin is told before
-// the first frame is delivered.
-func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(Head)) (*Watch, error) {
+// WatchHead is Watch from the end that the log has now. Before the first frame is
+// delivered begin gets the one before it, which is the zero Frame in an empty log.
+func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last Frame)) (*Watch, error) {
 	w, err := lv.subscribe(ctx, k, Head{}, sink)
 	if err != nil {
 		return nil, err
 	}
-	head, err := lv.log.Head(ctx, k)
+	last, err := lv.log.headFrame(ctx, k)
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("watch %s: %w", k, err)
 	}
-	begin(head)
+	begin(last)
 	w.mu.Lock()
-	w.last = head
+	w.last = last.head()
 	w.mu.Unlock()
 	if !w.filled(nil) {
 		w.fill()

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"bytes"
 	"context"
 	"runtime"
 	"sync"
@@ -173,7 +174,7 @@ func TestWatchFromTheHeadMissesNothing(t *testing.T) {
 	for w.Head().Seq < events/2 {
 		var begun Head
 		c := newCollector()
-		watch, err := lv.WatchHead(t.Context(), k, c, func(h Head) { begun = h })
+		watch, err := lv.WatchHead(t.Context(), k, c, func(f Frame) { begun = f.End() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,9 +196,9 @@ func TestWatchFromTheHeadReadsItOnce(t *testing.T) {
 	defer w.Close()
 	appendAll(t, w, 3)
 	before := l.nc.Stats().OutMsgs
-	watch, err := lv.WatchHead(t.Context(), k, newCollector(), func(h Head) {
-		if h.Seq != 3 {
-			t.Errorf("begins at %d", h.Seq)
+	watch, err := lv.WatchHead(t.Context(), k, newCollector(), func(f Frame) {
+		if f.Last != 3 || bytes.Count(f.Data, []byte("\n")) != int(f.Last-f.First+1) {
+			t.Errorf("begins with %d-%d: %s", f.First, f.Last, f.Data)
 		}
 	})
 	if err != nil {

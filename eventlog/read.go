@@ -163,18 +163,24 @@ func (l *Log) leaderKV(ctx context.Context, bucket, key string) (stored, error) 
 // Head reads the end of the session's log from the leader. The zero Head and no
 // error for a session without events.
 func (l *Log) Head(ctx context.Context, k Key) (Head, error) {
+	f, err := l.headFrame(ctx, k)
+	return f.head(), err
+}
+
+// headFrame is Head with all of the last frame.
+func (l *Log) headFrame(ctx context.Context, k Key) (Frame, error) {
 	m, err := l.leaderGet(ctx, l.stream(k), getRequest{LastBy: l.subject(k)})
 	if errors.Is(err, ErrNotFound) {
-		return Head{}, nil
+		return Frame{}, nil
 	}
 	if err != nil {
-		return Head{}, fmt.Errorf("head of %s: %w", k, err)
+		return Frame{}, fmt.Errorf("head of %s: %w", k, err)
 	}
 	f, err := m.frame(k)
 	if err != nil {
-		return Head{}, fmt.Errorf("head of %s: %w", k, err)
+		return Frame{}, fmt.Errorf("head of %s: %w", k, err)
 	}
-	return f.head(), nil
+	return f, nil
 }
 
 func (f Frame) head() Head {

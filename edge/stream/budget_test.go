@@ -113,3 +113,24 @@ func TestViewersGetEverythingWithoutRings(t *testing.T) {
 		}
 	}
 }
+
+func TestATopicBeginsWithTheLastFrame(t *testing.T) {
+	l := openLog(t)
+	w := l.Writer(key, eventlog.Head{})
+	defer w.Close()
+	write(t, w, event.RunStarted, event.TextDelta)
+	if _, err := w.Append(event.New(event.TextDelta, struct{}{}), event.New(event.TextDelta, struct{}{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, Options{Observe: Observer{Paged: func(events, _ int) { t.Errorf("%d events were read from the log", events) }}})
+	defer h.Close()
+	body := serve(t, h, Request{After: Position{Seq: 2}, NoFollow: true})
+	if !strings.Contains(body, `"seq":3,`) || !strings.Contains(body, `"seq":4,`) || strings.Count(body, `"seq":`) != 2 {
+		t.Errorf("after 2 came %s", body)
+	}
+}

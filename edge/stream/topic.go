@@ -49,15 +49,18 @@ type pulse struct {
 	started time.Time
 }
 
-// open begins to watch at the present head: what is older is read when somebody
-// asks for it.
+// open begins to watch with the last frame there is, which is what most of those
+// who come back have missed; what is older is read when somebody asks for it.
 func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
-	return t.hub.live.WatchHead(ctx, t.key, t, func(head eventlog.Head) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.head, t.base = head, head.Seq
-		t.pulse.signAt = time.Now()
-	})
+	return t.hub.live.WatchHead(ctx, t.key, t, t.begin)
+}
+
+func (t *topic) begin(last eventlog.Frame) {
+	t.mu.Lock()
+	t.base = max(last.First, 1) - 1
+	t.head.Seq = t.base
+	t.mu.Unlock()
+	t.add(last, entries(last, t.unreadable))
 }
 
 // Frame adds what was appended.
