@@ -8,3 +8,6 @@ func (s *Server) Patterns() []string {
 	}
 	return all
 }
+
+// ReadDataURL is for the fuzz test.
+var ReadDataURL = readDataURL
