@@ -18,6 +18,7 @@ import (
 // with requests that fit.
 func TestRequestsFitTheModel(t *testing.T) {
 	const window = 4000
+	t.Parallel()
 	b := newBench(t, time.Second)
 	big := made{tool.Spec{Name: "x", OnCrash: tool.Retry}, func(_ context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{Content: []event.Part{event.TextPart(c.CallID + strings.Repeat(" something", 200))}}, nil
@@ -66,6 +67,7 @@ func TestRequestsFitTheModel(t *testing.T) {
 }
 
 func TestARequestThatCannotFitFailsTheRun(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	b.ensemble(made1(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 1000}}, says("never")))
 	b.invoke("run_1", strings.Repeat("too long ", 1000))
@@ -76,6 +78,7 @@ func TestARequestThatCannotFitFailsTheRun(t *testing.T) {
 
 // The next run of the session begins where the last one's cut was.
 func TestOldTurnsAreLeftOut(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var last string
 	b.ensemble(made1(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 2000, Endpoint: model.Endpoint{MaxTokens: 500}}},

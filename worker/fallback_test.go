@@ -59,6 +59,7 @@ func TestTheNextModelIsAskedWhereOneIsNotThere(t *testing.T) {
 		{"not where the request is wrong", model.Error{Code: event.CodeModelError}, 1, event.CodeModelError},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, 2*time.Second)
 			var tries atomic.Int32
 			b.ensemble(withFallback(t, fails(c.fault, &tries), loops(1), quick("x")))
@@ -81,6 +82,7 @@ func TestTheNextModelIsAskedWhereOneIsNotThere(t *testing.T) {
 }
 
 func TestBothModelsFail(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var tries atomic.Int32
 	down := model.Error{Code: event.CodeUnavailable, Message: "down", Retryable: true}
@@ -93,6 +95,7 @@ func TestBothModelsFail(t *testing.T) {
 
 // Which model is asked is in the log: another worker asks the same.
 func TestATakeoverStaysWithTheFallback(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, time.Second)
 	var tries, started atomic.Int32
 	down := model.Error{Code: event.CodeUnavailable}

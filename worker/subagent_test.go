@@ -52,6 +52,7 @@ func child(s *event.Session, n int) *event.Run {
 }
 
 func TestAnAgentCallsAnother(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var requests atomic.Value
 	b.ensemble(named1(t, "a", delegates(2), subB()), named1(t, "b", play(func(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
@@ -90,6 +91,7 @@ func TestAnAgentCallsAnother(t *testing.T) {
 }
 
 func TestASubAgentShowsIfItIsToldTo(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	yes := true
 	b.ensemble(made1(t, agent.Definition{Name: "a", Emit: event.Emit{Subagents: &yes}}, delegates(1), subB()), named1(t, "b", says("inner")))
@@ -104,6 +106,7 @@ func TestASubAgentShowsIfItIsToldTo(t *testing.T) {
 func TestASubAgentGoesOnAfterATakeover(t *testing.T) {
 	for _, where := range []string{"model", "tool"} {
 		t.Run(where, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, time.Second)
 			var started, ran atomic.Int32
 			var lost atomic.Bool
@@ -142,6 +145,7 @@ func TestASubAgentGoesOnAfterATakeover(t *testing.T) {
 }
 
 func TestASubAgentIsCancelledWithItsParent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var started atomic.Int32
 	stopped := make(chan struct{}, 1)
@@ -166,6 +170,7 @@ func TestASubAgentIsCancelledWithItsParent(t *testing.T) {
 func TestASubAgentWaitsForAnApproval(t *testing.T) {
 	for _, end := range []string{"approve", "cancel", "expire"} {
 		t.Run(end, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, time.Second)
 			var ran atomic.Int32
 			wait := time.Duration(0)
@@ -213,6 +218,7 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 		"session's, raised": {agent.Limits{Session: agent.Budget{Steps: 4}, Pause: true}, agent.Limits{}, event.Completed, event.Completed},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, time.Second)
 			ensemble := func() *running {
 				return b.ensemble(made1(t, agent.Definition{Name: "a", Limits: c.outer}, delegates(1), subB()),
@@ -238,6 +244,7 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 }
 
 func TestAgentsCallOneAnotherOnlySoDeep(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	b.ensemble(named1(t, "a", delegates(1), subB()), named1(t, "b", delegates(1), subB()))
 	b.invoke("run_1", "hi")
@@ -248,6 +255,7 @@ func TestAgentsCallOneAnotherOnlySoDeep(t *testing.T) {
 }
 
 func TestAnAgentThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	b.ensemble(named1(t, "a", delegates(1), subB()))
 	b.invoke("run_1", "hi")
@@ -258,6 +266,7 @@ func TestAnAgentThatIsNotThere(t *testing.T) {
 
 // A tool that ends while the run that it asked for waits takes that run along.
 func TestAToolThatGivesUpOnAnAgent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var ran atomic.Int32
 	impatient := made{tool.Spec{Name: "b", OnCrash: tool.Retry}, func(ctx context.Context, c tool.Call) (tool.Result, error) {
@@ -274,6 +283,7 @@ func TestAToolThatGivesUpOnAnAgent(t *testing.T) {
 func ignore(error) error { return nil }
 
 func TestASubAgentIsHandedOver(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 20*time.Second) // nothing here may wait for the lease
 	var started atomic.Int32
 	var first atomic.Bool

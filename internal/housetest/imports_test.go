@@ -38,6 +38,7 @@ var rooms = []room{
 	{path: "console"},
 	{path: "clients", may: []string{"event"}},
 	{path: "examples", may: []string{"event", "clients"}},
+	{path: "examples/goagent", may: []string{"event", "eventlog", "artifacts", "worker"}},
 	{path: "cmd", may: []string{"*"}},
 	{path: "deploy"},
 	{path: "interop", may: []string{"*"}},
