@@ -85,7 +85,7 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 		return err
 	}
 	if len(waiting) == 0 && fold.Idle() {
-		return t.release(ctx)
+		return t.leave(ctx, fold)
 	}
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
@@ -102,6 +102,17 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 	}
 	defer unfollow()
 	return t.own(ctx, drain, waiting)
+}
+
+// leave lets go of a session in which there is nothing to do. If it is parked,
+// whoever parked it may have been lost before it set the timers.
+func (t *turn) leave(ctx context.Context, fold *event.Session) error {
+	if fold.Parked() != nil {
+		if err := t.setTimers(ctx, fold); err != nil {
+			return err
+		}
+	}
+	return t.release(ctx)
 }
 
 func (t *turn) look(ctx context.Context) (*event.Session, eventlog.Head, []eventlog.Waiting, error) {
@@ -308,7 +319,7 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	case err == nil:
 		t.ended(runID)
 	case errors.Is(err, agent.ErrParked):
-		return t.setTimers(ctx)
+		return t.setTimers(ctx, t.View())
 	}
 	return err
 }
@@ -316,8 +327,7 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 // setTimers has the server end the waits of a parked run, and of those under it.
 // They are set again each time it parks, which changes nothing where they are
 // set.
-func (t *turn) setTimers(ctx context.Context) error {
-	view := t.View()
+func (t *turn) setTimers(ctx context.Context, view *event.Session) error {
 	for _, run := range view.Runs {
 		if run.Status.Terminal() || run.ExpiresAt == nil {
 			continue

@@ -87,6 +87,30 @@ func TestAnApprovalExpires(t *testing.T) {
 	}
 }
 
+// Whoever parks a run may be lost between the log and the timer. The ticket comes
+// back, there is nothing to do, and the timer is set all the same.
+func TestAWaitEndsThoughItsTimerWasNeverSet(t *testing.T) {
+	b := newBench(t, 2*time.Second)
+	var ran atomic.Int32
+	first := b.worker(calls("x"), asking("x", &ran, 2*time.Second))
+	b.invoke("run_1", "hi")
+	b.parked()
+	first.drain()
+	if err := b.log.StopTimer(t.Context(), key, "run_1.call_0.expire"); err != nil {
+		t.Fatal(err)
+	}
+	if timed, err := b.log.Timed(t.Context(), key); err != nil || timed {
+		t.Fatalf("the timer is still there: %v, %v", timed, err)
+	}
+	if err := b.log.Ticket(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	b.worker(calls("x"), asking("x", &ran, 0))
+	if _, run := b.ended("run_1"); run.Status != event.Completed || ran.Load() != 0 {
+		t.Errorf("run is %+v, the tool ran %d times", run, ran.Load())
+	}
+}
+
 func TestAToolOfTheClient(t *testing.T) {
 	b := newBench(t, 2*time.Second)
 	client := tool.Client{ClientTool: event.ClientTool{Name: "pick"}}
