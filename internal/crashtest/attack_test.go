@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	runlog "github.com/runlog-dev/runlog/clients/go"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -54,9 +53,10 @@ func (p point) matcher(session string) func(write) bool {
 	}
 }
 
-// An attack harms the worker that comes to a point, and then, if there is one,
-// the next worker at another.
+// An attack harms the worker that comes to a point in a run of an agent, and
+// then, if there is one, the next worker at another.
 type attack struct {
+	agent string // default: crash
 	harm  harm
 	at    point
 	when  moment
@@ -64,7 +64,7 @@ type attack struct {
 }
 
 func (a attack) String() string {
-	s := fmt.Sprintf("%s %s %s", a.harm, a.when, a.at)
+	s := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.agent, a.harm, a.when, a.at))
 	if a.again != nil {
 		s += ", then " + a.again.String()
 	}
@@ -74,21 +74,23 @@ func (a attack) String() string {
 // A blow is an attack that is under way.
 type blow struct {
 	attack
-	trap   *trap
-	worker *worker
-	at     time.Time
-	done   chan struct{} // closed when the worker is down
-	wake   chan struct{} // close it to let a paused worker go on
+	session string
+	trap    *trap
+	worker  *worker
+	at      time.Time
+	turns   int           // that the worker has told of before
+	done    chan struct{} // closed when the worker is down
+	wake    chan struct{} // close it to let a paused worker go on
 }
 
 func (a attack) prepare(session string) *blow {
-	b := &blow{attack: a, done: make(chan struct{}), wake: make(chan struct{})}
+	b := &blow{attack: a, session: session, done: make(chan struct{}), wake: make(chan struct{})}
 	b.trap = newTrap(a.at.matcher(session), a.when, b.strike)
 	return b
 }
 
 func (b *blow) strike(w *worker) (late bool) {
-	b.worker, b.at = w, time.Now()
+	b.worker, b.at, b.turns = w, time.Now(), w.turns(b.session)
 	if b.harm == killed {
 		w.Kill()
 		close(b.done)
@@ -98,35 +100,6 @@ func (b *blow) strike(w *worker) (late bool) {
 	close(b.done)
 	<-b.wake
 	return true
-}
-
-// A story is a run with whoever watches it.
-type story struct {
-	session string
-	seen    []event.Event
-	err     error
-	over    chan struct{}
-}
-
-// submit starts a run and follows it.
-func (l *lane) submit(t testing.TB) *story {
-	l.runs++
-	s := &story{session: fmt.Sprintf("ses_%d", l.runs), over: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	go func() {
-		defer close(s.over)
-		for e, err := range l.client.SubmitStream(ctx, runlog.Submission{Agent: "crash", SessionID: s.session, Input: "hello"}) {
-			if err != nil {
-				s.err = err
-				return
-			}
-			if e.Type != runlog.Heartbeat {
-				s.seen = append(s.seen, e)
-			}
-		}
-	}()
-	return s
 }
 
 // errMissed: the run went by without coming to the point.
@@ -140,7 +113,7 @@ func (l *lane) run(t *testing.T, a attack) error {
 	for _, w := range l.workers {
 		w.gate.set(blows[0].trap)
 	}
-	s := l.submit(t)
+	s := l.submit(t, a.agent)
 	struck := l.struck(t, blows[0], s)
 	if a.again != nil && struck {
 		blows = append(blows, l.strikeAgain(t, *a.again, blows[0], s))
@@ -265,13 +238,19 @@ func (l *lane) wakeUp(t *testing.T, s *story, b *blow) {
 	}
 	close(b.wake)
 	b.worker.Resume()
-	ended := regexp.MustCompile(`msg=(turn|"turn handed over") tenant=default session=` + s.session + ` `)
-	for deadline := time.Now().Add(patience); !ended.MatchString(b.worker.Log()); {
+	for deadline := time.Now().Add(patience); b.worker.turns(s.session) == b.turns; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not say how its turn in %s ended", b.worker.name, s.session)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// turns counts how often the worker has told that it is through with a session,
+// in good order or because it was taken over.
+func (w *worker) turns(session string) int {
+	told := regexp.MustCompile(`msg=(turn|"turn handed over") tenant=default session=` + session + ` `)
+	return len(told.FindAllString(w.Log(), -1))
 }
 
 // events reads the log past everybody.
@@ -309,13 +288,14 @@ func (l *lane) judge(t *testing.T, s *story, blows []*blow) {
 		t.Errorf("the log is not sound: %s", f)
 	}
 	fold := folded(t, s.session, all)
-	if l.model != nil {
-		for _, d := range outcomeOf(fold, l.model).differences(l.model) {
+	if model := l.models[s.agent]; model != nil {
+		for _, d := range outcomeOf(fold, model).differences(model) {
 			t.Errorf("the outcome is not that of a run in peace: %s", d)
 		}
 	}
 	checkUses(t, fold, l.uses(t, fold.Runs[0].RunID))
 	checkViewer(t, s, fold.Runs[0].RunID, all)
+	s.checkOperator(t)
 	l.checkTakeover(t, blows, frames)
 	if t.Failed() {
 		tell(t, frames)
@@ -358,26 +338,32 @@ func checkViewer(t *testing.T, s *story, runID string, all []event.Event) {
 
 // checkTakeover: whoever was harmed last in the middle of a run was followed by
 // another worker within two leases, by the log's own time, not counted what the
-// machine itself stood still.
+// machine itself stood still. A run that is parked waits for somebody else.
 func (l *lane) checkTakeover(t *testing.T, blows []*blow, frames []eventlog.Frame) {
 	t.Helper()
 	if len(blows) == 0 {
 		return
 	}
 	b := blows[len(blows)-1]
+	due := b.at    // when there was something to do
 	ended := false // before the blow
 	for _, f := range frames {
 		events, _ := f.Events()
 		for _, e := range events {
+			var status event.RunStatusData
 			switch after := f.Time.After(b.at); {
 			case e.Type.Terminal() && !after:
 				ended = true
+			case e.Type == event.RunStatus && !after && e.Into(&status) == nil && status.ExpiresAt != nil:
+				due = due.Add(time.Hour) // nobody has to come before somebody settles it
+			case e.Type == event.SessionClaimed && !after:
+				due = b.at
 			case e.Type == event.SessionClaimed && after:
-				took, stood := f.Time.Sub(b.at), l.pulse.worst(b.at)
+				took, stood := f.Time.Sub(due), l.pulse.worst(b.at)
 				if took > 2*lease+4*stood {
 					t.Errorf("%s: the takeover took %v, more than two leases (the machine stood still for up to %v)", b.attack, took, stood)
 				}
-				t.Logf("%s: the takeover took %v", b.attack, took.Round(time.Millisecond))
+				t.Logf("%s: the takeover came %v after the blow", b.attack, f.Time.Sub(b.at).Round(time.Millisecond))
 				return
 			}
 		}

@@ -42,7 +42,7 @@ type lane struct {
 	auditor *audit.Auditor
 	pulse   *pulse
 	runs    int
-	model   *outcome // of a run that nobody attacked
+	models  map[string]*outcome // of runs that nobody attacked, by agent
 }
 
 // A worker is a process behind its gate.
@@ -56,7 +56,7 @@ type worker struct {
 func startLane(t testing.TB) *lane {
 	t.Helper()
 	nats := testservers.NATS(t, 1)
-	l := &lane{t: t, dir: t.TempDir(), pulse: startPulse(t)}
+	l := &lane{t: t, dir: t.TempDir(), pulse: startPulse(t), models: map[string]*outcome{}}
 	l.env = []string{
 		"RUNLOG_CATALOG_URL=sqlite:" + filepath.Join(l.dir, "catalog.db"), "RUNLOG_ARTIFACTS_URL=dir:" + filepath.Join(l.dir, "artifacts"),
 		"RUNLOG_AGENTS=" + agentFiles(t, l.ledger()), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_SLOTS=8", "RUNLOG_PING=1s",
@@ -125,13 +125,18 @@ func agentFiles(t testing.TB, ledger string) string {
 	if err := os.CopyFS(dir, os.DirFS("testdata/agents")); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "crash.yaml")
-	text, err := os.ReadFile(path)
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "$LEDGER", ledger)), 0o644); err != nil {
-		t.Fatal(err)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "$LEDGER", ledger)), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }

@@ -24,6 +24,7 @@ const (
 	answered = "$JS.API.STREAM.MSG.DELETE.INBOX"
 	released = "$JS.API.STREAM.MSG.DELETE.JOBS"
 	snapshot = "$KV.SNAPSHOTS."
+	timer    = "timer.at."
 )
 
 // turning are the writes at which a run takes a turn: the first of every kind
@@ -57,7 +58,25 @@ func sample() []attack {
 	for _, p := range waking {
 		list = append(list, attack{harm: paused, at: p, when: before}, attack{harm: paused, at: p, when: stored})
 	}
+	list = append(list, waits()...)
 	return append(list, successions()...)
+}
+
+// waits are attacks on runs that wait for people.
+func waits() []attack {
+	var list []attack
+	for _, p := range []point{
+		{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {on: timer, n: 2}, {kind: event.SessionReleased, n: 1}, {on: released, n: 1},
+		{kind: event.SessionClaimed, n: 2}, {kind: event.ApprovalResolved, n: 1}, {on: answered, n: 2},
+		{kind: event.ToolRunning, n: 1}, {kind: event.ToolCompleted, n: 1}, {kind: event.ToolCompleted, n: 2},
+	} {
+		list = append(list, attack{agent: "gated", harm: killed, at: p, when: before}, attack{agent: "gated", harm: killed, at: p, when: stored})
+	}
+	for _, p := range []point{{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}} {
+		list = append(list, attack{agent: "expiring", harm: killed, at: p, when: before}, attack{agent: "expiring", harm: killed, at: p, when: stored},
+			attack{agent: "gated", harm: paused, at: p, when: stored})
+	}
+	return list
 }
 
 // successions are attacks on whoever takes over.
@@ -78,6 +97,11 @@ func successions() []attack {
 // whole is every frame that a run can have.
 func whole() []attack {
 	var list []attack
+	for n := 1; n <= 20; n++ {
+		for _, m := range []moment{before, stored} {
+			list = append(list, attack{agent: "gated", harm: killed, at: point{n: n}, when: m}, attack{agent: "expiring", harm: killed, at: point{n: n}, when: m})
+		}
+	}
 	for n := 1; n <= 40; n++ {
 		for _, h := range []harm{killed, paused} {
 			for _, m := range []moment{before, stored} {
@@ -119,7 +143,6 @@ func TestCrashMatrix(t *testing.T) {
 		}
 		return nil
 	}
-	end := time.Now().Add(length)
 	var all sync.WaitGroup
 	for i := range lanes { // not as parallel tests, of which there are no more at once than processors
 		all.Go(func() {
@@ -129,7 +152,7 @@ func TestCrashMatrix(t *testing.T) {
 				for a := take(); a != nil; a = take() {
 					l.attack(t, *a, &missed)
 				}
-				for time.Now().Before(end) {
+				for end := time.Now().Add(length); time.Now().Before(end); {
 					l.attack(t, random(), &missed)
 				}
 				l.sound(t)
@@ -146,6 +169,10 @@ func random() attack {
 		return attack{harm: []harm{killed, paused}[rand.IntN(2)], at: point{n: 1 + rand.IntN(n)}, when: []moment{before, stored}[rand.IntN(2)]}
 	}
 	a := one(32)
+	if rand.IntN(3) == 0 {
+		a = one(18)
+		a.agent = "gated"
+	}
 	if a.harm == killed && rand.IntN(2) == 0 {
 		b := one(2) // the taker's first frames are sure to come
 		a.again = &b
@@ -156,7 +183,7 @@ func random() attack {
 func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 	t.Run(strings.ReplaceAll(a.String(), "/", "_"), func(t *testing.T) {
 		err := l.run(t, a)
-		if errors.Is(err, errMissed) && a.at.kind == "" && a.at.on == "" && a.at.n > 20 {
+		if errors.Is(err, errMissed) && a.at.kind == "" && a.at.on == "" && a.at.n > 10 {
 			missed.Add(1) // frames are cut by time: not every run has as many
 			return
 		}
@@ -166,14 +193,16 @@ func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 	})
 }
 
-// peace runs once without an attack: the model of all others.
+// peace runs every agent once without an attack: the models of all others.
 func (l *lane) peace(t *testing.T) {
 	t.Helper()
-	s := l.submit(t)
-	l.settled(t, s)
-	l.judge(t, s, nil)
-	_, all := l.events(t, s)
-	l.model = outcomeOf(folded(t, s.session, all), nil)
+	for _, agent := range []string{"crash", "gated", "expiring"} {
+		s := l.submit(t, agent)
+		l.settled(t, s)
+		l.judge(t, s, nil)
+		_, all := l.events(t, s)
+		l.models[agent] = outcomeOf(folded(t, s.session, all), nil)
+	}
 }
 
 // sound checks the whole installation in the end, with the runs that were
