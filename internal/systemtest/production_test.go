@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,33 @@ func startProduction(t testing.TB) *production {
 	return p
 }
 
+// A small is an installation with one node of NATS, SQLite, a directory of artifacts, and a network before its first
+// worker that can break.
+type small struct {
+	*production
+	network *testservers.Proxy
+}
+
+func startSmall(t testing.TB) *small {
+	t.Helper()
+	p := &production{t: t, nats: testservers.NATS(t, 1)}
+	dir := t.TempDir()
+	p.ledger = ledger(filepath.Join(dir, "ledger"))
+	p.env = []string{
+		"RUNLOG_NATS_URL=" + p.nats.URL(), "RUNLOG_CATALOG_URL=sqlite:" + filepath.Join(dir, "catalog.db"),
+		"RUNLOG_ARTIFACTS_URL=dir:" + filepath.Join(dir, "artifacts"), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info",
+		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(p.ledger), "$MODEL", nobody, "$CALLER", nobody, "$CLAUDE", nobody),
+	}
+	p.command("migrate")
+	s := &small{p, testservers.StartProxy(t, p.nats.Node(0).Addr())}
+	p.startWorker(0, "RUNLOG_NATS_URL=nats://"+s.network.Addr())
+	p.startWorker(1)
+	for i := range p.edge {
+		p.startEdge(i, "")
+	}
+	return s
+}
+
 // talk is a model that talks for a minute.
 var talk = modeltest.Script{Loop: true, Steps: []modeltest.Step{
 	{Text: strings.Repeat("Still talking. ", 1000), Pace: modeltest.Pace{Delay: 40e6, Runes: 8}},
@@ -73,16 +101,17 @@ func (p *production) command(args ...string) string {
 	return strings.TrimSpace(stdout)
 }
 
-func (p *production) startWorker(i int) {
+func (p *production) startWorker(i int, env ...string) {
 	p.t.Helper()
 	admin := testservers.FreeAddr(p.t)
-	p.worker[i] = startServer(p.t, "http://"+admin+"/readyz", append(p.env[:len(p.env):len(p.env)], "RUNLOG_ADMIN_LISTEN="+admin, "RUNLOG_LOG=debug"), "worker") // debug shows what the tools say
+	env = append(env, "RUNLOG_ADMIN_LISTEN="+admin, "RUNLOG_LOG=debug") // shows what the tools say
+	p.worker[i] = startServer(p.t, "http://"+admin+"/readyz", slices.Concat(p.env, env), "worker")
 }
 
 func (p *production) startEdge(i int, key string) {
 	p.t.Helper()
 	addr := testservers.FreeAddr(p.t)
-	p.edge[i] = startServer(p.t, "http://"+addr+"/readyz", append(p.env[:len(p.env):len(p.env)], "RUNLOG_LISTEN="+addr), "edge")
+	p.edge[i] = startServer(p.t, "http://"+addr+"/readyz", slices.Concat(p.env, []string{"RUNLOG_LISTEN=" + addr}), "edge")
 	p.at[i] = edge{"http://" + addr, key}
 }
 
@@ -91,12 +120,18 @@ func (p *production) startEdge(i int, key string) {
 func (p *production) alone(t *testing.T) (both func()) {
 	t.Helper()
 	p.worker[1].Pause()
+	p.idle(t)
+	return p.worker[1].Resume
+}
+
+// idle waits until only one worker asks for work.
+func (p *production) idle(t *testing.T) {
+	t.Helper()
 	jobs := p.stream(t, "JOBS")
 	eventually(t, "the paused worker's requests for work to be void", func() bool {
 		c, err := jobs.Consumer(t.Context(), "workers")
 		return err == nil && c.CachedInfo().NumWaiting <= slots
 	})
-	return p.worker[1].Resume
 }
 
 // slots is how many sessions a worker takes at once, by default.
@@ -204,5 +239,6 @@ var stormy = []productionTest{
 	{"NATSIsDown", natsDown},
 	{"EverythingIsKilled", everythingKilled},
 	{"NobodyWorks", nobodyWorks},
+	{"Chaos", chaos},
 	{"TheCatalogIsRebuilt", catalogRebuilt},
 }

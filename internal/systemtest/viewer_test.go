@@ -23,14 +23,18 @@ type viewer struct {
 	over    bool
 }
 
+// client is one that prefers the i-th edge.
+func (p *production) client(i int) *runlogclient.Client {
+	return &runlogclient.Client{BaseURL: p.at[i].url, Fallbacks: []string{p.at[1-i].url}, Key: p.at[i].key, HTTP: client, Idle: 5 * time.Second}
+}
+
 // watch begins to follow a run, at the i-th edge first.
 func (p *production) watch(t testing.TB, r run, i int) *viewer {
 	t.Helper()
-	c := &runlogclient.Client{BaseURL: p.at[i].url, Fallbacks: []string{p.at[1-i].url}, Key: p.at[i].key, HTTP: client, Idle: 5 * time.Second}
 	v := &viewer{run: r, done: make(chan struct{})}
 	v.changed.L = &v.mu
-	ctx, stop := context.WithTimeout(t.Context(), 2*patience)
-	go v.follow(ctx, c)
+	ctx, stop := context.WithTimeout(t.Context(), 3*patience)
+	go v.follow(ctx, p.client(i))
 	t.Cleanup(func() { stop(); <-v.done })
 	return v
 }
