@@ -8,6 +8,7 @@ func (s *Server) faces() []route {
 	return slices.Concat(
 		s.aguiRoutes(),
 		s.copilotRoutes(),
+		s.anthropicRoutes(),
 		s.aisdkRoutes(),
 		s.openaiRoutes(),
 	)

@@ -1,0 +1,147 @@
+// Package anthropic has the dialect of Anthropic's Messages: a run as one message
+// of content blocks.
+//
+//   - text and thinking as they are written;
+//   - server_tool_use and mcp_tool_result for tools that run here, each whole;
+//   - tool_use for tools of the client's, whole, once the message that calls them
+//     stands. The run is parked then, and the message ends: stop_reason tool_use.
+//
+// Blocks are numbered, so the dialect follows its run. A block cannot be taken
+// back: what an attempt that was discarded has said stands as a block of its own.
+// A run that fails ends with an error and without message_stop; one that was
+// cancelled or stopped has the stop_reason pause_turn.
+package anthropic
+
+import (
+	"encoding/json"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Dialect tells messages.
+type Dialect struct {
+	From event.Seq // the message is what comes after this event
+}
+
+// Name is anthropic.
+func (Dialect) Name() string { return "anthropic" }
+
+// Begin returns an encoder.
+func (d Dialect) Begin() dialect.Encoder { return NewMessage(d) }
+
+// Event encodes an event as if it were the first.
+func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialect.Message {
+	return d.Begin().Next(e, line, to)
+}
+
+// Snapshot tells the run under way, or the last one, from a fold.
+func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
+	return d.Begin().Snapshot(kind, s, to)
+}
+
+// Heartbeat is left to pings.
+func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
+
+// Moved is left to pings.
+func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
+
+// Lost says what Messages have no word for.
+func (Dialect) Lost() map[event.Type]string {
+	return dialect.Untold("a message holds what the model says and calls, and nothing beside it",
+		event.RunStarted, event.TextDelta, event.MessageCompleted, event.MessageDiscarded, event.ReasoningStarted, event.ReasoningDelta,
+		event.ReasoningCompleted, event.ToolArgs, event.ToolCompleted, event.ToolFailed, event.RunStatus,
+		event.RunCompleted, event.RunFailed, event.RunCancelled)
+}
+
+// A Message is one in the making.
+type Message struct {
+	d      Dialect
+	run    string
+	id     string
+	seq    event.Seq // of the event that is told
+	model  string
+	begun  bool
+	stop   string
+	usage  usage
+	err    *event.RunError
+	blocks int
+	open   string // what the last block is of, if it is open: text or thinking
+	text   []byte // of the open block
+	calls  map[string]call
+	made   []json.RawMessage
+	list   []dialect.Message
+}
+
+type call struct {
+	name, args string
+	client     bool
+}
+
+// NewMessage returns an encoder that can be asked for the message so far.
+func NewMessage(d Dialect) *Message { return &Message{d: d} }
+
+var tellers = map[event.Type]func(*Message, event.Event){
+	event.RunStarted:         on((*Message).runStarted),
+	event.TextDelta:          (*Message).textDelta,
+	event.MessageCompleted:   on((*Message).messageCompleted),
+	event.MessageDiscarded:   func(m *Message, _ event.Event) { m.close() },
+	event.ReasoningStarted:   on((*Message).reasoningStarted),
+	event.ReasoningDelta:     (*Message).reasoningDelta,
+	event.ReasoningCompleted: on((*Message).reasoningCompleted),
+	event.ToolStarted:        on((*Message).toolStarted),
+	event.ToolArgs:           on((*Message).toolArgs),
+	event.ToolCompleted:      on((*Message).toolCompleted),
+	event.ToolFailed:         on((*Message).toolFailed),
+	event.RunStatus:          on((*Message).runStatus),
+	event.RunCompleted:       on((*Message).runCompleted),
+	event.RunFailed:          on((*Message).runFailed),
+	event.RunCancelled:       on((*Message).runCancelled),
+}
+
+// on decodes an event's data; what is not as its type says is left out.
+func on[D any](tell func(*Message, event.Event, D)) func(*Message, event.Event) {
+	return func(m *Message, e event.Event) {
+		var d D
+		if e.Into(&d) == nil {
+			tell(m, e, d)
+		}
+	}
+}
+
+// Next tells of an event. What sub-agents do is a part of the call that began them.
+func (m *Message) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {
+	tell := tellers[e.Type]
+	if e.Internal || e.Agent != "" || tell == nil {
+		return nil
+	}
+	if m.calls == nil || e.Type == event.RunStarted {
+		*m = Message{d: m.d, run: e.RunID, id: e.RunID, calls: map[string]call{}}
+	}
+	m.seq = e.Seq
+	tell(m, e)
+	list := m.list
+	m.list = nil
+	if e.Seq <= m.d.From { // another message tells it
+		m.begun, m.blocks, m.open, m.text, m.made, m.stop = false, 0, "", nil, nil, ""
+		return nil
+	}
+	return list
+}
+
+// Snapshot tells a run anew.
+func (m *Message) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
+	run := s.Active()
+	if n := len(s.Runs); run == nil && n > 0 {
+		run = s.Runs[n-1]
+	}
+	if run == nil {
+		return nil
+	}
+	m.d.From = 0
+	var all []dialect.Message
+	for _, e := range dialect.Retell(s, run) {
+		all = append(all, m.Next(e, nil, to)...)
+	}
+	return all
+}
