@@ -29,9 +29,14 @@ func (b *bench) ensemble(agents ...*agent.Agent) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()
+	var lost atomic.Bool
 	drain := func() { cancel(); <-done }
-	b.t.Cleanup(drain)
-	return &running{w, nc.Close, drain}
+	b.t.Cleanup(func() {
+		if cancel(); !lost.Load() { // one that was cut off takes its time to notice
+			<-done
+		}
+	})
+	return &running{w, func() { lost.Store(true); nc.Close() }, drain}
 }
 
 func made1(t *testing.T, d agent.Definition, m model.Model, tools ...tool.Tool) *agent.Agent {

@@ -280,6 +280,35 @@ func TestAToolThatGivesUpOnAnAgent(t *testing.T) {
 	}
 }
 
+// The worker is lost between the end of a sub-agent's run and the result of the
+// call: the answer is taken from the log, nothing is asked again.
+func TestAnAnswerOfASubAgentIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Second)
+	var asked atomic.Int32
+	answered := make(chan struct{})
+	late := made{subB().Spec(), func(ctx context.Context, c tool.Call) (tool.Result, error) {
+		if _, err := c.Agent(ctx, "b", "hi"); err != nil {
+			return tool.Result{}, err
+		}
+		close(answered)
+		<-ctx.Done()
+		return tool.Result{}, ctx.Err()
+	}}
+	inner := play(func(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
+		return says(fmt.Sprint("answer ", asked.Add(1)))(ctx, req, emit)
+	})
+	a := b.ensemble(named1(t, "a", delegates(1), late), named1(t, "b", inner))
+	b.invoke("run_1", "hi")
+	<-answered
+	a.cut()
+	b.ensemble(named1(t, "a", delegates(1), subB()), named1(t, "b", inner))
+	s, run := b.ended("run_1")
+	if c := s.ToolCalls[0]; run.Status != event.Completed || c.Content[0].Text != "answer 1" || c.Attempt != 2 || child(s, 1) != nil {
+		t.Errorf("the fold is %s", s.Encode())
+	}
+}
+
 func ignore(error) error { return nil }
 
 func TestASubAgentIsHandedOver(t *testing.T) {
