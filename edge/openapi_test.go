@@ -180,6 +180,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		{"GET", "/v1/sessions/{session}/messages", "/v1/sessions/" + goldenSession + "/messages?format=cobol", "", 400},
 		{"GET", "/v1/traces/{trace}", "/v1/traces/" + traceID, "", 200},
 		{"GET", "/v1/traces/{trace}/events", "/v1/traces/" + traceID + "/events", "", 200},
+		{"GET", "/v1/stream", "/v1/stream?follow=0&session=" + goldenSession, "", 200},
 		{"POST", "/v1/tokens", "/v1/tokens", `{"session_id":"s"}`, 201},
 		{"GET", "/v1/agents", "/v1/agents", "", 200},
 		{"POST", "/v1/artifacts", "/v1/artifacts?name=a.txt", "hello", 201},

@@ -44,6 +44,7 @@ func (s *Server) table() []route {
 		{"GET /v1/sessions/{session}/messages", s.getMessages, false},
 		{"GET /v1/traces/{trace}", s.getTrace, false},
 		{"GET /v1/traces/{trace}/events", s.traceEvents, false},
+		{"GET /v1/stream", s.follower(s.manySessions), true},
 		{"POST /v1/tokens", s.postToken, false},
 		{"GET /v1/agents", s.listAgents, false},
 		{"GET /artifacts/{artifact}", s.getArtifact, false},

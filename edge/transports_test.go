@@ -70,7 +70,9 @@ func (w way) open(t testing.TB, client *http.Client, url, after string) (viewer,
 	if w.accept == "" {
 		return openSocket(t, client, url, after)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,125 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/stream"
+)
+
+// maxSessions is how many sessions one connection may follow: each has a viewer.
+const maxSessions = 100
+
+// manySessions follows sessions over one connection, with one cursor for all. Like
+// a session's own stream it does not end, and is aborted where it must.
+func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) error {
+	ids := r.URL.Query()["session"]
+	if len(ids) == 0 || len(ids) > maxSessions {
+		return bad("session", "name 1 to %d sessions: ?session=a&session=b", maxSessions)
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			return bad("session", "session=%s is named twice", id)
+		}
+		seen[id] = true
+	}
+	at := stream.NewPositions(ids)
+	if err := at.Parse(cursor(r)); err != nil {
+		return err
+	}
+	base, err := s.partRequest(r, c)
+	if err != nil {
+		return err
+	}
+	transport := base.Transport
+	if _, ok := transport.(stream.NDJSON); ok {
+		transport = stream.Lines{}
+	}
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	viewers, err := s.viewAll(ctx, c, ids, at, base.Part())
+	defer func() {
+		for _, v := range viewers {
+			if v != nil {
+				v.Close()
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	return s.serveMany(ctx, w, c, transport, at, viewers, base.NoFollow)
+}
+
+// partRequest reads what is the same for all sessions.
+func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
+	resumed := cursor(r) != ""
+	r = r.Clone(r.Context())
+	r.Header.Del("Last-Event-ID")
+	q := r.URL.Query()
+	q.Del("after")
+	q.Del("last_event_id")
+	r.URL.RawQuery = q.Encode()
+	req, err := s.streamRequest(r, c, native.Dialect{})
+	if err != nil {
+		return req, err
+	}
+	if req.Dialect != (native.Dialect{}) {
+		return req, bad("dialect", "a stream of many sessions speaks the native dialect alone")
+	}
+	req.Snapshot = req.Snapshot && !resumed
+	return req, nil
+}
+
+// viewAll subscribes to all sessions, or to none.
+func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.Positions, base stream.Request) ([]*stream.Viewer, error) {
+	c.note("sessions", strconv.Itoa(len(ids)))
+	viewers := make([]*stream.Viewer, len(ids))
+	g := new(errgroup.Group)
+	g.SetLimit(16)
+	for i, id := range ids {
+		g.Go(func() error {
+			k, err := s.findSession(ctx, &call{who: c.who}, id)
+			if err != nil {
+				return err
+			}
+			req := base
+			req.Key, req.After = k, at.At[i]
+			v, err := s.hub.View(ctx, req)
+			if err != nil {
+				return err
+			}
+			viewers[i] = v
+			_, err = v.Prepare(ctx)
+			return err
+		})
+	}
+	return viewers, g.Wait()
+}
+
+func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, t stream.Transport, at stream.Positions, viewers []*stream.Viewer, history bool) error {
+	h := w.Header()
+	h.Set("Content-Type", t.ContentType())
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+	err := s.hub.ServeMany(ctx, w, t, at, viewers)
+	c.ended = ending(err, stream.Request{NoFollow: history})
+	s.metrics.ended.WithLabelValues(c.ended).Inc()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAborted, err)
+	}
+	return nil
+}

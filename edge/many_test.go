@@ -1,0 +1,160 @@
+package edge_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// manyURL names sessions s0 to s<n-1>.
+func manyURL(n int, more string) string {
+	q := url.Values{}
+	for i := range n {
+		q.Add("session", fmt.Sprint("s", i))
+	}
+	return "/v1/stream?" + q.Encode() + more
+}
+
+// One connection follows many sessions while they are written; wherever it is cut
+// and at whichever edge it goes on, each session's events come once and in order.
+func TestManySessionsOverOneConnection(t *testing.T) {
+	s := newSite(t)
+	edges := []*served{s.serve(edge.Options{}), s.serve(edge.Options{Stream: stream.Options{RingEvents: 10, PageBytes: 1000}})}
+	const sessions, n = 5, 40
+	var writers sync.WaitGroup
+	for i := range sessions {
+		w := s.scribe("default", fmt.Sprint("s", i))
+		w.write(started("r"))
+		writers.Go(func() {
+			for j := range n {
+				w.write(said("r", strconv.Itoa(j)))
+			}
+		})
+	}
+	for _, way := range ways[:3] {
+		got, after := map[string][]event.Seq{}, ""
+		total := 0
+		for try := 0; total < sessions*(n+1); try++ {
+			l, err := way.openMany(t, edges[try%2].url+manyURL(sessions, ""), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 9 + 7*try {
+				if total == sessions*(n+1) {
+					break
+				}
+				m, err := l.next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.id == "" {
+					t.Fatalf("no cursor: %+v", m)
+				}
+				after = m.id
+				e := as[event.Event](t, []byte(m.data))
+				got[e.SessionID] = append(got[e.SessionID], e.Seq)
+				total++
+			}
+			l.close()
+		}
+		for i := range sessions {
+			if err := complete(got[fmt.Sprint("s", i)], 1, n+1); err != nil {
+				t.Errorf("%s, session %d: %v", way.name, i, err)
+			}
+		}
+		l, err := way.openMany(t, edges[0].url+manyURL(sessions, "&follow=false"), after)
+		if rest, err := all(t, l, err); err != nil || len(rest) > 0 {
+			t.Errorf("%s, after all: %v %v", way.name, rest, err)
+		}
+	}
+	writers.Wait()
+}
+
+// openMany reads lines of NDJSON as the objects that they are here.
+func (w way) openMany(t testing.TB, url, after string) (viewer, error) {
+	v, err := w.open(t, http1(nil), url, after)
+	if l, ok := v.(*listener); ok && l.json {
+		return &lineViewer{l}, err
+	}
+	return v, err
+}
+
+type lineViewer struct{ *listener }
+
+func (v *lineViewer) next() (message, error) {
+	for {
+		line, err := v.rd.ReadBytes('\n')
+		if err != nil {
+			return message{}, err
+		}
+		if m := as[socketMessage](v.t, line); m.Event != "ping" {
+			return message{m.ID, m.Event, string(m.Data)}, nil
+		}
+	}
+}
+
+func TestManySessionsAreBoundedAndWalled(t *testing.T) {
+	s := newSite(t)
+	key, other := s.key("a"), s.key("b")
+	e := s.edge(edge.Options{})
+	for i := range 100 {
+		s.scribe("a", fmt.Sprint("s", i)).write(started("r"))
+	}
+	s.scribe("b", "foreign").write(started("r"))
+	get := func(path, auth string, status int, header ...string) string {
+		t.Helper()
+		return string(wantStatus(t, e.do("GET", path, "", append(header, "Authorization", auth)...), status))
+	}
+	whole := get(manyURL(100, "&follow=0"), key, 200)
+	if n := strings.Count(whole, "event: run.started"); n != 100 {
+		t.Errorf("%d sessions began", n)
+	}
+	last := whole[strings.LastIndex(whole, "id: ")+4:]
+	last = last[:strings.Index(last, "\n")]
+	if rest := get(manyURL(100, "&follow=0"), key, 200, "Last-Event-ID", last); strings.Contains(rest, "id:") {
+		t.Errorf("after %s: %s", last, rest)
+	}
+	if snapshots := get(manyURL(3, "&follow=0&snapshot=1"), key, 200); strings.Count(snapshots, "event: snapshot") != 3 {
+		t.Errorf("%s", snapshots)
+	}
+	get(manyURL(101, ""), key, 400)
+	get("/v1/stream", key, 400)
+	get("/v1/stream?session=s1&session=s1", key, 400)
+	get("/v1/stream?session=s1&dialect=plain", key, 400)
+	get("/v1/stream?session=s1&session=none", key, 404)
+	get("/v1/stream?session=s1&session=foreign", key, 404)
+	get("/v1/stream?session=foreign&session=s1", other, 404)
+	get(manyURL(3, ""), "Bearer rl_guess", 401)
+	get(manyURL(99, ""), key, 400, "Last-Event-ID", last)
+	get("/v1/stream?session=s1&session=s0", key, 400, "Last-Event-ID", stream.Positions{Mark: stream.NewPositions([]string{"s0", "s1"}).Mark, At: make([]stream.Position, 2)}.String())
+	ahead := stream.NewPositions([]string{"s0", "s1"})
+	ahead.At[1] = stream.Position{Seq: 9}
+	get("/v1/stream?session=s0&session=s1", key, 409, "Last-Event-ID", ahead.String())
+}
+
+func FuzzPositions(f *testing.F) {
+	f.Add("0")
+	f.Add(stream.NewPositions([]string{"a", "b"}).String())
+	f.Add("x~1_2.3_4")
+	f.Fuzz(func(t *testing.T, s string) {
+		p := stream.NewPositions([]string{"a", "b"})
+		if err := p.Parse(s); err != nil {
+			if !errors.Is(err, stream.ErrBadCursor) {
+				t.Errorf("%q: %v", s, err)
+			}
+			return
+		}
+		again := stream.NewPositions([]string{"a", "b"})
+		if err := again.Parse(p.String()); err != nil || again.String() != p.String() {
+			t.Errorf("%q became %s and %s", s, p, again)
+		}
+	})
+}
