@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes when the same events fold to another Session, so that
 // stored snapshots of an older fold are made anew.
-const FoldVersion = 2
+const FoldVersion = 3
 
 // keptCommands is how many command ids a session remembers, so that a command
 // delivered again is known (its inbox entry outlives it by seconds, not by this).
