@@ -214,7 +214,7 @@ func lastEnded(fold *event.Session, since time.Time) string {
 // aisdkStream streams a run from its start; what its client has of an earlier
 // stream is left out.
 func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, ref eventlog.RunRef, p runPlace, place func(context.Context) error) error {
-	d := aisdk.Dialect{}
+	d := aisdk.Dialect{Run: p.runID}
 	if ref.Continues != "" {
 		d.From = ref.After
 	}

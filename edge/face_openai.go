@@ -48,7 +48,7 @@ type responseRef struct {
 }
 
 func (p responseRef) dialect() openai.Responses {
-	d := openai.Responses{ID: p.ref.RunID, Agent: p.place.agent, Created: p.place.since.Unix()}
+	d := openai.Responses{ID: p.ref.RunID, Run: p.place.runID, Agent: p.place.agent, Created: p.place.since.Unix()}
 	if p.ref.Continues != "" {
 		d.From = p.ref.After
 	}

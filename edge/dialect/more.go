@@ -55,7 +55,8 @@ type Following interface {
 }
 
 // An Encoder takes the events of a log one after the other. It belongs to one
-// goroutine.
+// goroutine. One with a method Over() bool says after a snapshot whether the
+// stream ends with it.
 type Encoder interface {
 	// Next encodes the event that follows; see Dialect.Event.
 	Next(e event.Event, line []byte, to Audience) []Message

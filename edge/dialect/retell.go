@@ -23,6 +23,23 @@ func Retell(s *event.Session, run *event.Run) []event.Event {
 	return r.list
 }
 
+// Shown is the run that a snapshot is about: the one asked for, or if none is, the
+// one under way or the last one; no sub-agent's. nil if it is not there.
+func Shown(s *event.Session, runID string) *event.Run {
+	if runID != "" {
+		return s.Run(runID)
+	}
+	if run := s.Active(); run != nil {
+		return run
+	}
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		if r := s.Runs[i]; r.ParentRunID == "" && r.StartedAt != nil {
+			return r
+		}
+	}
+	return nil
+}
+
 type retold struct {
 	s    *event.Session
 	run  *event.Run

@@ -173,6 +173,9 @@ func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 		snapshot = v.encoder.Snapshot
 	}
 	list := snapshot(kind, s, v.req.Audience)
+	if x, ok := v.encoder.(interface{ Over() bool }); ok && x.Over() {
+		v.over = true // what it tells ends before the run does
+	}
 	if len(list) == 0 {
 		return nil
 	}

@@ -29,9 +29,13 @@ for (const [major, OpenAI] of Object.entries(majors)) {
   at('a client tool: tool_calls, then role tool; again it is the same answer', async () => {
     const tools = [{ type: 'function', function: { name: 'pick_date', parameters: { type: 'object' } } }]
     for (const streams of [false, true]) {
-      const first = streams
-        ? await client.chat.completions.stream({ model: 'client-tool', messages, tools }).finalChatCompletion()
-        : await whole('client-tool', { tools })
+      const headers = { 'Idempotency-Key': fresh('key') }
+      const ask = (url) => streams
+        ? newClient(OpenAI, url).chat.completions.stream({ model: 'client-tool', messages, tools }, { headers }).finalChatCompletion()
+        : newClient(OpenAI, url).chat.completions.create({ model: 'client-tool', messages, tools }, { headers })
+      const first = await ask(A)
+      const repeated = await ask(B)
+      assert.deepEqual([repeated.id, repeated.choices[0].message.tool_calls[0].id], [first.id, first.choices[0].message.tool_calls[0].id])
       assert.equal(first.choices[0].finish_reason, 'tool_calls')
       const [call] = first.choices[0].message.tool_calls
       assert.deepEqual([call.type, call.function.name, call.function.arguments], ['function', 'pick_date', '{"title":"When?"}'])

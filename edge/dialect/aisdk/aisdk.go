@@ -21,6 +21,7 @@ import (
 
 // Dialect is the AI SDK's stream. The zero value tells all of a run.
 type Dialect struct {
+	Run string // empty: whichever run the log tells of
 	// From is the last event that the client has, from an earlier stream whose
 	// message it goes on with.
 	From event.Seq
@@ -30,7 +31,7 @@ type Dialect struct {
 func (Dialect) Name() string { return "aisdk" }
 
 // Begin returns an encoder.
-func (d Dialect) Begin() dialect.Encoder { return &encoder{from: d.From} }
+func (d Dialect) Begin() dialect.Encoder { return &encoder{run: d.Run, from: d.From} }
 
 // Event encodes an event as if it were the first.
 func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialect.Message {
@@ -65,6 +66,7 @@ func (Dialect) Lost() map[event.Type]string {
 
 // An encoder knows what a run has open, and what it is made of besides text.
 type encoder struct {
+	run    string // that is followed
 	from   event.Seq
 	parked bool
 
@@ -92,7 +94,7 @@ type datum struct {
 }
 
 func (x *encoder) forget() {
-	*x = encoder{from: x.from, calls: map[string]*call{}, acts: map[string]event.ActivityData{}, placed: map[string]bool{}, state: x.state}
+	*x = encoder{run: x.run, from: x.from, calls: map[string]*call{}, acts: map[string]event.ActivityData{}, placed: map[string]bool{}, state: x.state}
 }
 
 // Next tells of an event. Internal ones have no place here, whoever reads.
@@ -117,10 +119,7 @@ func (x *encoder) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Me
 
 // Snapshot tells a run anew.
 func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
-	run := s.Active()
-	if n := len(s.Runs); run == nil && n > 0 {
-		run = s.Runs[n-1]
-	}
+	run := dialect.Shown(s, x.run)
 	if run == nil {
 		return nil
 	}

@@ -59,6 +59,42 @@ func TestRetold(t *testing.T) {
 	}
 }
 
+// A snapshot is a response too: it comes to the same items, under numbers that do
+// not fall and that what follows goes on from.
+func TestRetoldResponses(t *testing.T) {
+	type response struct {
+		Status string
+		Output []json.RawMessage
+	}
+	for _, sc := range scenarios.All() {
+		if sc.LogOnly || sc.Name == "client-tool" || sc.Name == "approval" { // two responses, of which it tells one
+			continue
+		}
+		fold, err := scenarios.Fold(sc.Log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, again := openai.NewResponse(openai.Responses{}), openai.NewResponse(openai.Responses{})
+		for _, e := range sc.Log() {
+			live.Next(e, nil, dialect.Client)
+		}
+		last := int64(fold.Seq) * openai.Stride
+		for _, m := range again.Snapshot(dialect.Reset, fold, dialect.Client) {
+			var d struct {
+				N int64 `json:"sequence_number"`
+			}
+			if err := json.Unmarshal(m.Data, &d); err != nil || d.N < last || d.N >= (int64(fold.Seq)+1)*openai.Stride {
+				t.Errorf("%s: number %d after %d, %v", sc.Name, d.N, last, err)
+			}
+			last = d.N
+		}
+		var want, got response
+		if json.Unmarshal(live.JSON(), &want) != nil || json.Unmarshal(again.JSON(), &got) != nil || want.Status != got.Status || len(want.Output) != len(got.Output) {
+			t.Errorf("%s:\n%s\n%s", sc.Name, live.JSON(), again.JSON())
+		}
+	}
+}
+
 // Clients resume by number: numbers rise, and lie in the range of their event.
 func TestNumbersRise(t *testing.T) {
 	for _, sc := range scenarios.All() {

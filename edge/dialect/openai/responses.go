@@ -25,6 +25,7 @@ import (
 // their own ids.
 type Responses struct {
 	ID   string    // of the response; empty: the run's
+	Run  string    // empty: whichever run the log tells of
 	From event.Seq // the response is what comes after this event
 	// Of a response that has no event yet.
 	Agent   string
@@ -105,6 +106,7 @@ type Response struct {
 	calls  map[string]*call
 	seq    event.Seq
 	list   []dialect.Message
+	told   int // messages with this seq before list: of a snapshot
 }
 
 type call struct {
@@ -136,26 +138,22 @@ func (r *Response) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.M
 
 // Snapshot tells a run anew.
 func (r *Response) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
-	run := s.Run(r.d.ID)
-	if run == nil {
-		run = s.Active()
-	}
-	if n := len(s.Runs); run == nil && n > 0 {
-		run = s.Runs[n-1]
-	}
+	run := dialect.Shown(s, r.d.Run)
 	if run == nil {
 		return nil
 	}
 	var all []dialect.Message
 	r.d.From = 0
 	for _, e := range dialect.Retell(s, run) {
+		r.told = len(all)
 		all = append(all, r.Next(e, nil, to)...)
 	}
+	r.told = 0
 	return all
 }
 
 func (r *Response) reset(e event.Event) {
-	*r = Response{d: r.d, id: r.d.ID, at: e.Time, status: "in_progress", byID: map[string]*item{}, calls: map[string]*call{}}
+	*r = Response{d: r.d, id: r.d.ID, told: r.told, at: e.Time, status: "in_progress", byID: map[string]*item{}, calls: map[string]*call{}}
 	if r.id == "" {
 		r.id = e.RunID
 	}
@@ -191,7 +189,7 @@ func (r *Response) begin() {
 		calls, agent, at := r.calls, r.agent, r.at
 		id := r.id + "_" + r.seq.String()
 		list, seq := r.list, r.seq
-		*r = Response{d: r.d, id: id, agent: agent, at: at, status: "in_progress", byID: map[string]*item{}, calls: calls, list: list, seq: seq}
+		*r = Response{d: r.d, id: id, told: r.told, agent: agent, at: at, status: "in_progress", byID: map[string]*item{}, calls: calls, list: list, seq: seq}
 	}
 	if r.begun {
 		return
@@ -206,7 +204,7 @@ func (r *Response) begin() {
 func (r *Response) start(kind string, size int) dialect.Object {
 	o := append(dialect.NewObject(size+64), `"type":"`...)
 	o = append(append(o, kind...), `","sequence_number":`...)
-	return appendUint(o, uint64(r.seq)*Stride+uint64(min(len(r.list), Stride-1)))
+	return appendUint(o, uint64(r.seq)*Stride+uint64(min(r.told+len(r.list), Stride-1)))
 }
 
 func (r *Response) emit(kind string, o dialect.Object) { r.list = append(r.list, o.Message(kind)) }
