@@ -279,7 +279,7 @@ func TestWhatALostAttemptCostIsCounted(t *testing.T) {
 	b.until("the first word", func(*event.Session) bool { return started.Load() == 1 })
 	a.cut()
 	b.ensemble(ag())
-	s := b.until("the takeover", func(*event.Session) bool { return started.Load() == 2 })
+	s := b.until("the takeover", func(s *event.Session) bool { return started.Load() == 2 && s.Run("run_1").Book.Attempt == 2 })
 	if lost := s.Run("run_1").Book.Lost.Tokens; lost < 1000 || lost > 3000 {
 		t.Errorf("%d tokens are counted as lost", lost)
 	}
