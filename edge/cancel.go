@@ -82,7 +82,7 @@ func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, 
 // watchEnd subscribes to a run. ended waits for its terminal event, which comes
 // after a seq, but no longer than it is told to, which is no error.
 func (s *Server) watchEnd(ctx context.Context, p runPlace) (ended func(event.Seq, time.Duration) error, done func(), err error) {
-	ctx, stop, err := s.admit(ctx)
+	ctx, stop, err := s.admit(uncounted(ctx))
 	if err != nil {
 		return nil, nil, err
 	}

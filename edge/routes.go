@@ -82,6 +82,9 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 		c.route = r.Pattern
 		err := s.identify(r, c, needsKey)
 		if err == nil {
+			err = s.limitRate(w, c)
+		}
+		if err == nil {
 			err = h(w, r, c)
 		}
 		if err != nil {

@@ -51,10 +51,13 @@ type Options struct {
 	// need a key, and pages of this machine where they do not.
 	Origins []string
 
-	MaxBody     int64         // bytes of a JSON body, default 256 KiB
-	MaxUpload   int64         // bytes of an uploaded artifact, default 256 MiB
-	MaxStreams  int           // open at once, default 50,000
-	MaxConns    int           // connections at once, default 60,000
+	MaxBody       int64 // bytes of a JSON body, default 256 KiB
+	MaxUpload     int64 // bytes of an uploaded artifact, default 256 MiB
+	MaxStreams    int   // open at once, default 50,000
+	MaxConns      int   // connections at once, default 60,000
+	TenantRate    int   // requests a minute of one tenant; default 0: no limit
+	TenantStreams int   // streams of one tenant open at once; default 0: no limit
+
 	SocketPing  time.Duration // between pings of a WebSocket, default 20 s
 	MaxWait     time.Duration // that a request may wait for a run's end, default 5 min
 	DrainDelay  time.Duration // between not ready and the end of streams, so that proxies notice; default 0
@@ -92,6 +95,7 @@ type Server struct {
 	agents  agentCache
 	metrics *metrics
 	secret  lazySecret
+	quotas  quotas
 	handler http.Handler
 	sockets sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
 
@@ -117,6 +121,7 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
+	s.quotas.rate, s.quotas.streams = o.TenantRate, o.TenantStreams
 	s.secret.read = s.Log.Secret
 	o.Auth.Secret = s.secret.get
 	s.gate = auth.NewGate(s.keys(), o.Auth)

@@ -57,6 +57,9 @@ func (s *Server) follower(h handler) handler {
 		if err := s.identifyFollower(r, c, secret, byCookie); err != nil {
 			return err
 		}
+		if err := s.limitRate(w, c); err != nil {
+			return err
+		}
 		return h(w, r, c)
 	}
 }
@@ -172,10 +175,14 @@ func (k *socket) serve(h handler) error {
 		}
 		o.into(q)
 	}
+	w := &socketWriter{socket: k}
+	if err := s.limitRate(w, k.call); err != nil {
+		return err
+	}
 	close(k.begun)
 	r = r.Clone(context.WithValue(k.ctx, socketKey{}, k))
 	r.URL.RawQuery = q.Encode()
-	return h(&socketWriter{socket: k}, r, k.call)
+	return h(w, r, k.call)
 }
 
 // An opening is the first message of a client whose URL does not say where to begin.

@@ -215,11 +215,17 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 		p.retryAfter = time.Second
 		return nil, nil, p
 	}
+	release, ok := s.quotas.open(tenantOf(ctx))
+	if !ok {
+		s.streams.Add(-1)
+		return nil, nil, s.errTooManyStreams()
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.drain, func() { cancel(errDraining) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
+		release()
 		s.streams.Add(-1)
 	}, nil
 }

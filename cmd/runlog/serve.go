@@ -58,6 +58,7 @@ func (s *settings) edgeOptions() (edge.Options, error) {
 	certificate, err := s.tlsConfig()
 	return edge.Options{
 		Stream: stream.Options{Ping: s.heartbeat}, DrainDelay: s.drainDelay, TLS: certificate, Origins: list(s.origins),
+		TenantRate: s.tenantRate, TenantStreams: s.tenantStreams,
 	}, err
 }
 

@@ -22,6 +22,7 @@ type settings struct {
 	agents                              string
 	partitions, replicas, slots         int
 	lease, grace, heartbeat, drainDelay time.Duration
+	tenantRate, tenantStreams           int
 	tlsCert, tlsKey, origins            string
 	syncMode                            string
 	log                                 *slog.Logger
@@ -77,6 +78,8 @@ func edgeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.tlsCert, "tls-cert", "TLS_CERT", "", "certificate file; with it, HTTPS and HTTP/2")
 	text(f, &s.tlsKey, "tls-key", "TLS_KEY", "", "file of its key")
 	text(f, &s.origins, "origins", "ORIGINS", "", "origins of web pages that may call, separated by commas; * for all")
+	number(f, &s.tenantRate, "tenant-rate", "TENANT_RATE", 0, "requests a minute of one tenant at one edge; 0: no limit")
+	number(f, &s.tenantStreams, "tenant-streams", "TENANT_STREAMS", 0, "streams of one tenant open at one edge; 0: no limit")
 	span(f, &s.drainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
 }
 
