@@ -123,7 +123,7 @@ func TestAPartitionedWorkerIsFenced(t *testing.T) {
 	sleeping := s.watch(t, s.at[0].submit(t, request{Input: `sleep {"ms":60000}`}), 0)
 	sleeping.sees(t, event.ToolRunning, 1)
 	counting.sees(t, event.ToolProgress, 2)
-	talking.sees(t, event.TextDelta, 10)
+	talking.sees(t, event.TextDelta, 2)
 
 	cut := time.Now()
 	s.network.Blackhole()

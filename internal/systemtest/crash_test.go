@@ -37,7 +37,7 @@ func workerKilled(t *testing.T, p *production) {
 	sleeping.sees(t, event.ToolRunning, 1)
 	calling.sees(t, event.ToolCompleted, 1)
 	counting.sees(t, event.ToolProgress, 2)
-	talking.sees(t, event.TextDelta, 20)
+	talking.sees(t, event.TextDelta, 2)
 	both()
 
 	killed := time.Now()
@@ -130,7 +130,7 @@ func workerPaused(t *testing.T, p *production) {
 	sleeping := p.watch(t, e.submit(t, request{Input: `sleep {"ms":60000}`}), 1)
 	sleeping.sees(t, event.ToolRunning, 1)
 	counting.sees(t, event.ToolProgress, 2)
-	talking.sees(t, event.TextDelta, 20)
+	talking.sees(t, event.TextDelta, 2)
 	both()
 
 	paused := time.Now()

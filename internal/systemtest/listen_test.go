@@ -164,7 +164,7 @@ func (s *stream) read(n int) []message {
 	for len(list) < n {
 		m, err := s.next()
 		if err != nil {
-			s.t.Fatalf("after %d of %d events: %v", len(list), n, err)
+			s.t.Fatalf("after %d of %d events: %v; they are\n%s", len(list), n, err, joined(list))
 		}
 		if m.ofLog() {
 			list = append(list, m)

@@ -21,7 +21,7 @@ func leaderKilled(t *testing.T, p *production) {
 	e := p.at[0]
 	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
 	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
-	talking.sees(t, event.TextDelta, 20)
+	talking.sees(t, event.TextDelta, 2)
 	counting.sees(t, event.ToolProgress, 2)
 	leader := p.leader(t, "LOG_0")
 	leader.Kill()
@@ -93,7 +93,7 @@ func natsDown(t *testing.T, p *production) {
 	r := e.submit(t, request{Input: "tell"})
 	s := e.listen(t, "/v1/runs/"+r.RunID+"/events", sse)
 	defer s.close()
-	seen := s.read(20)
+	seen := s.until(event.TextDelta)
 	counting := p.watch(t, e.submit(t, request{Input: `count {"n":100,"delay_ms":100}`}), 1)
 	counting.sees(t, event.ToolProgress, 2)
 	p.nats.Kill()
@@ -136,7 +136,7 @@ func postgresDown(t *testing.T, p *production) {
 	e := p.at[0]
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	talking := p.watch(t, e.submit(t, request{TraceID: trace, Input: "tell"}), 0)
-	talking.sees(t, event.TextDelta, 5)
+	talking.sees(t, event.TextDelta, 2)
 	p.pg.Kill()
 	during := e.finish(t, request{TraceID: trace, Input: "write while it is away"})
 	if during.Status != event.Completed {

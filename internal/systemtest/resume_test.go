@@ -156,7 +156,7 @@ func resumeFromSnapshot(t *testing.T, p *production) {
 	r := p.at[0].submit(t, request{Input: "tell"})
 	first := p.at[0].listen(t, "/v1/runs/"+r.RunID+"/events", sse)
 	defer first.close()
-	first.read(20)
+	first.until(event.TextDelta)
 	var streams [2]*stream
 	for i, form := range []string{sse, ndjson} {
 		streams[i] = p.at[i].listen(t, "/v1/sessions/"+r.SessionID+"/events?snapshot=1", form)
@@ -164,7 +164,7 @@ func resumeFromSnapshot(t *testing.T, p *production) {
 	}
 	for i, s := range streams {
 		folded := s.begins("snapshot")
-		if folded.Seq < 20 || folded.Run(r.RunID).Status != event.Running {
+		if folded.Seq < 4 || folded.Run(r.RunID).Status != event.Running {
 			t.Errorf("%s: the snapshot is at %d, the run is %+v", s.form, folded.Seq, folded.Run(r.RunID))
 		}
 		goOnFolding(t, folded, events(t, s.until(event.RunCompleted)))
