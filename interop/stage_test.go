@@ -43,6 +43,9 @@ type node struct {
 	drain func()
 }
 
+// lease is long: nobody is lost here, and the machine may be busy.
+const lease = time.Minute
+
 // newStage starts everything and returns the address that steers it.
 func newStage(t *testing.T) (url string) {
 	t.Helper()
@@ -55,7 +58,7 @@ func newStage(t *testing.T) (url string) {
 	if s.artifacts, err = artifacts.Open(t.Context(), "dir:"+t.TempDir(), artifacts.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	s.player = play(t, s.open(eventlog.Options{Lease: time.Second}))
+	s.player = play(t, s.open(eventlog.Options{Lease: lease}))
 	for range 2 {
 		s.startEdge()
 	}
@@ -85,7 +88,7 @@ func (s *stage) startEdge() *node {
 	if os.Getenv("INTEROP_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	l := s.open(eventlog.Options{Lease: time.Second})
+	l := s.open(eventlog.Options{Lease: lease})
 	srv := edge.New(edge.Deps{Log: l, Artifacts: s.artifacts, Logger: logger}, opts)
 	ln := httptest.NewUnstartedServer(nil) // only for its listener
 	ctx, stop := context.WithCancel(context.Background())

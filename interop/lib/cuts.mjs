@@ -43,7 +43,9 @@ export async function offByOne(run, o = {}) {
   })
   const { state: want, proxy } = await once(run, 0, o)
   let wrong = 0
+  let cuts = 0
   await each(proxy.messages, o, async (k) => {
+    cuts++
     try {
       const cut = await once(run, k, { ...o, after: k, tamper })
       assert.deepEqual(cut.state, want)
@@ -51,7 +53,7 @@ export async function offByOne(run, o = {}) {
       wrong++
     }
   })
-  return { messages: proxy.messages, wrong }
+  return { messages: proxy.messages, cuts, wrong }
 }
 
 async function once(run, k, o) {

@@ -43,6 +43,6 @@ for (const { name, ends } of scenarios) {
     const { state } = await everyCut((url) => follow(url, path))
     assert.equal(state.at(-1).type, ends)
     const { messages, wrong } = await offByOne((url) => follow(url, path))
-    assert.equal(wrong, messages - 1)
+    assert(wrong >= messages - 3, `coming back one message too early was noticed at ${wrong} of ${messages} cuts`)
   })
 }
