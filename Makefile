@@ -13,7 +13,7 @@ build:
 
 # vet is left to `make check`, which runs all of it.
 test: services servers
-	go test -race -vet=off -timeout 15m -p $(P) $(PKG)
+	go test -race -vet=off -timeout 30m -p $(P) $(PKG)
 
 # golangci-lint contains staticcheck, with all its checks: it is not run a second time on its own.
 check: bin/golangci-lint
