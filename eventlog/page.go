@@ -17,8 +17,8 @@ func (l *Log) Page(ctx context.Context, k Key, after, head Head, size int) ([]Fr
 	}
 	pos := after.Pos + 1
 	if after.Pos == 0 {
-		if frames, ok, err := l.recent(ctx, k, after.Seq, head, size); ok || err != nil {
-			return frames, err
+		if frames, ok, err := l.recent(ctx, k, after.Seq, head, 4*size); ok || err != nil {
+			return cut(frames, size), err
 		}
 	}
 	if after.Pos == 0 && after.Seq > 0 {
@@ -43,6 +43,16 @@ func (l *Log) Page(ctx context.Context, k Key, after, head Head, size int) ([]Fr
 		return page, nil // what failed after it shows again on the next page
 	}
 	return nil, failed
+}
+
+// cut leaves the first frames, as many as come to size bytes.
+func cut(frames []Frame, size int) []Frame {
+	for i, f := range frames {
+		if size -= len(f.Data); size <= 0 {
+			return frames[:i+1]
+		}
+	}
+	return frames
 }
 
 // End is the position after a frame, to read on from.

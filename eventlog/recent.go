@@ -23,6 +23,7 @@ func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, siz
 	if last := head.Seq - head.First + 1; head.Seq-after > 4*maxSteps*last {
 		return nil, false, nil // frames would have to be much larger than the last one
 	}
+	used := 0
 	for pos, next := head.Pos, head.Seq+1; pos > 0; {
 		f, err := l.frameAt(ctx, k, pos)
 		if errors.Is(err, ErrNotFound) {
@@ -34,13 +35,14 @@ func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, siz
 		if f.Last+1 != next {
 			return nil, false, nil
 		}
-		frames = append(frames, f)
-		if size -= len(f.Data); f.First <= after+1 {
+		frames, used = append(frames, f), used+len(f.Data)
+		if f.First <= after+1 {
 			slices.Reverse(frames)
 			return frames, true, nil
 		}
-		perFrame := int(head.Seq-f.First+1) / len(frames)
-		if rest := int(f.First - 1 - after); size < 0 || len(frames)+rest/perFrame > maxSteps {
+		// As far as these frames tell about those before them:
+		seen, rest := int(head.Seq-f.First)+1, int(f.First-1-after)
+		if len(frames)+rest*len(frames)/seen > maxSteps || used+rest*used/seen > size {
 			return nil, false, nil
 		}
 		pos, next = f.Prev, f.First
