@@ -61,12 +61,15 @@ func doctoredLogs() []doctored {
 	runless.RunID = ""
 	traced := s[4]
 	traced.TraceID = "another"
+	nameless := n[15]
+	nameless.Agent = ""
 	other := func(t event.Type, data any) event.Event { return line("other", t, data) }
 	return []doctored{
 		{EventForm, "data of another kind", edit(s, event.StepStarted, 1, `"step":1`, `"step":"one"`)},
 		{FoldFails, "data of another kind", edit(s, event.StepStarted, 1, `"step":1`, `"step":"one"`)},
 		{EventForm, "a claim that clients see", put(s, 2, shown)},
 		{EventForm, "a status of no run", put(s, 5, runless)},
+		{EventForm, "a sub-agent without its name", put(n, 16, nameless)},
 		{SessionFirst, "no session.created", s[1:]},
 		{SessionFirst, "session.created again", after(s, 16, s[0])},
 		{ClaimNumber, "a claim left out", edit(t, event.SessionClaimed, 2, `"attempt":2`, `"attempt":3`)},

@@ -8,6 +8,7 @@ import (
 type run struct {
 	id, trace string
 	parent    string
+	agent     string // of a sub-agent
 	parentOf  string // the parent's call
 	queued    bool
 	started   bool
@@ -61,6 +62,9 @@ func (c *Checker) run(e event.Event) bool {
 	}
 	if e.TraceID != r.trace {
 		c.wrong(RunStart, "has trace %q, the run began with %q", e.TraceID, r.trace)
+	}
+	if r.started && e.Agent != r.agent {
+		c.wrong(EventForm, "names the agent %q, its run is of the sub-agent %q", e.Agent, r.agent)
 	}
 	if r.ended && !e.Internal {
 		c.wrong(RunEnd, "the run has ended before")
@@ -140,6 +144,12 @@ func (c *Checker) started(e event.Event, r *run) {
 		c.wrong(RunStart, "the run has started before")
 	}
 	r.parent, r.parentOf = d.ParentRunID, d.ParentCallID
+	if r.parent != "" {
+		r.agent = d.Agent
+	}
+	if e.Agent != r.agent {
+		c.wrong(EventForm, "names the agent %q, its run is of the sub-agent %q", e.Agent, r.agent)
+	}
 	a := c.active()
 	r.started, r.attempt = true, d.Attempt
 	if r.attempt != 1 {

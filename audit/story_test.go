@@ -253,7 +253,7 @@ func waits() []event.Event {
 // nested is a run that asks a sub-agent.
 func nested() []event.Event {
 	child := line("s", event.RunStarted, event.RunStartedData{Agent: "b", Attempt: 1, ParentRunID: "r", ParentCallID: "c1"})
-	return []event.Event{
+	list := []event.Event{
 		line("", event.SessionCreated, event.SessionCreatedData{Agent: "a"}),
 		claim("w1", 1),
 		started("r", "cmd_1"),
@@ -285,6 +285,12 @@ func nested() []event.Event {
 		completed("r", "m2", 2),
 		release("w1", ""),
 	}
+	for i, e := range list {
+		if e.RunID == "s" {
+			list[i].Agent = "b"
+		}
+	}
+	return list
 }
 
 // golden is the log that fixes the shapes.

@@ -44,6 +44,7 @@ func (j *journal) Append(events ...event.Event) error {
 }
 
 func (j *journal) append(events []event.Event) error {
+	j.name(events)
 	for i := range events {
 		if !delta(events[i].Type) {
 			j.redact(&events[i])
@@ -65,6 +66,23 @@ func (j *journal) append(events []event.Event) error {
 		j.snapshot()
 	}
 	return nil
+}
+
+// name puts the agent's name on the events of sub-agents' runs: whoever reads the
+// run above tells them apart by that.
+func (j *journal) name(events []event.Event) {
+	began := map[string]string{} // runs that begin here, and their agents
+	for i, e := range events {
+		var d event.RunStartedData
+		if e.Type == event.RunStarted && e.Into(&d) == nil && d.ParentRunID != "" {
+			began[e.RunID] = d.Agent
+		}
+		if r := j.fold.Run(e.RunID); r != nil && r.ParentRunID != "" {
+			events[i].Agent = r.Agent
+		} else if r == nil {
+			events[i].Agent = began[e.RunID]
+		}
+	}
 }
 
 // redact cuts the secrets out of an event. The hash of a message is that of what
