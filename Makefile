@@ -30,7 +30,7 @@ fmt:
 bench: build servers
 	cd bench && go run ./cmd/figures
 
-# Workers are killed and paused at every frame of a run, which takes about 4 minutes, then at random for SOAKTIME.
+# Workers are killed and paused at every frame of a run, which takes about 8 minutes, then at random for SOAKTIME.
 soak: servers
 	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestCrashMatrix ./internal/crashtest
 

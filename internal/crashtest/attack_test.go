@@ -293,8 +293,8 @@ func (l *lane) judge(t *testing.T, s *story, blows []*blow) {
 			t.Errorf("the outcome is not that of a run in peace: %s", d)
 		}
 	}
-	checkUses(t, fold, l.uses(t, fold.Runs[0].RunID))
-	checkViewer(t, s, fold.Runs[0].RunID, all)
+	checkUses(t, fold, l.uses(t, fold))
+	checkViewer(t, s, all)
 	s.checkOperator(t)
 	l.checkTakeover(t, blows, frames)
 	if t.Failed() {
@@ -313,16 +313,16 @@ func folded(t *testing.T, session string, all []event.Event) *event.Session {
 	return s
 }
 
-// checkViewer: who watched all along has seen the public events of the run, each
-// once, in order, and then the end.
-func checkViewer(t *testing.T, s *story, runID string, all []event.Event) {
+// checkViewer: who watched all along has seen the public events of the run, and of
+// those inside, each once, in order, and then the end.
+func checkViewer(t *testing.T, s *story, all []event.Event) {
 	t.Helper()
 	if s.err != nil {
 		t.Errorf("the viewer: %v", s.err)
 	}
 	i := 0
 	for _, e := range all {
-		if e.Internal || e.RunID != runID {
+		if e.Internal || e.RunID == "" {
 			continue
 		}
 		if i >= len(s.seen) || string(s.seen[i].AppendLine(nil)) != string(e.AppendLine(nil)) {

@@ -48,35 +48,59 @@ var waking = []point{
 	{kind: event.ToolCompleted, n: 1}, {kind: event.RunCompleted, n: 1}, {on: answered, n: 1}, {on: released, n: 1},
 }
 
-// sample is what always runs: workers killed at every turning point, paused at
-// some, and the next ones killed while they take over.
-func sample() []attack {
+// first is what always runs: workers killed at the turning points, paused where
+// it matters most, and while runs wait.
+func first() []attack {
 	var list []attack
-	for _, p := range turning {
-		list = append(list, attack{harm: killed, at: p, when: before}, attack{harm: killed, at: p, when: stored})
+	for i, p := range turning {
+		list = append(list, attack{harm: killed, at: p, when: []moment{before, stored}[i%2]})
 	}
 	for _, p := range waking {
-		list = append(list, attack{harm: paused, at: p, when: before}, attack{harm: paused, at: p, when: stored})
+		list = append(list, attack{harm: paused, at: p, when: stored})
 	}
-	list = append(list, waits()...)
+	for _, p := range waiting {
+		list = append(list, attack{agent: "gated", harm: killed, at: p, when: before})
+	}
+	for _, p := range []point{{on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}} {
+		list = append(list, attack{agent: "expiring", harm: killed, at: p, when: before})
+	}
+	for i, p := range nesting {
+		list = append(list, attack{agent: "nested", harm: killed, at: p, when: []moment{before, stored}[i%2]})
+	}
 	return append(list, successions()...)
 }
 
-// waits are attacks on runs that wait for people.
-func waits() []attack {
+// second is the rest of what is worth trying at these points: as much of it as
+// there is time for.
+func second() []attack {
 	var list []attack
-	for _, p := range []point{
-		{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {on: timer, n: 2}, {kind: event.SessionReleased, n: 1}, {on: released, n: 1},
-		{kind: event.SessionClaimed, n: 2}, {kind: event.ApprovalResolved, n: 1}, {on: answered, n: 2},
-		{kind: event.ToolRunning, n: 1}, {kind: event.ToolCompleted, n: 1}, {kind: event.ToolCompleted, n: 2},
-	} {
-		list = append(list, attack{agent: "gated", harm: killed, at: p, when: before}, attack{agent: "gated", harm: killed, at: p, when: stored})
+	both := func(agent string, h harm, points []point) {
+		for _, p := range points {
+			list = append(list, attack{agent: agent, harm: h, at: p, when: before}, attack{agent: agent, harm: h, at: p, when: stored})
+		}
 	}
-	for _, p := range []point{{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}} {
-		list = append(list, attack{agent: "expiring", harm: killed, at: p, when: before}, attack{agent: "expiring", harm: killed, at: p, when: stored},
-			attack{agent: "gated", harm: paused, at: p, when: stored})
-	}
+	both("", killed, turning)
+	both("", paused, waking)
+	both("gated", killed, waiting)
+	both("gated", paused, waiting[:3])
+	both("expiring", killed, []point{{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}})
+	both("nested", killed, nesting)
+	both("nested", paused, nesting)
 	return list
+}
+
+// waiting are the turning points of a run that waits for people.
+var waiting = []point{
+	{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1},
+	{on: timer, n: 2}, {kind: event.SessionReleased, n: 1}, {on: released, n: 1},
+	{kind: event.SessionClaimed, n: 2}, {on: answered, n: 2},
+	{kind: event.ToolRunning, n: 1}, {kind: event.ToolCompleted, n: 1}, {kind: event.ToolCompleted, n: 2},
+}
+
+// nesting are those of a run with another one inside.
+var nesting = []point{
+	{kind: event.RunStarted, n: 2}, {kind: event.StepStarted, n: 2}, {kind: event.ToolRunning, n: 2}, {kind: event.ToolCompleted, n: 2},
+	{kind: event.RunCompleted, n: 1}, {kind: event.ToolCompleted, n: 4}, {kind: event.RunCompleted, n: 2},
 }
 
 // successions are attacks on whoever takes over.
@@ -99,7 +123,9 @@ func whole() []attack {
 	var list []attack
 	for n := 1; n <= 20; n++ {
 		for _, m := range []moment{before, stored} {
-			list = append(list, attack{agent: "gated", harm: killed, at: point{n: n}, when: m}, attack{agent: "expiring", harm: killed, at: point{n: n}, when: m})
+			for _, agent := range []string{"gated", "expiring", "nested"} {
+				list = append(list, attack{agent: agent, harm: killed, at: point{n: n}, when: m})
+			}
 		}
 	}
 	for n := 1; n <= 40; n++ {
@@ -127,40 +153,70 @@ func soak(t *testing.T) (time.Duration, bool) {
 	return d, true
 }
 
+// spell is how long the second part of the sample may go on.
+const spell = 60 * time.Second
+
 // TestCrashMatrix attacks workers at one point after the other. The order is by
 // chance, so that attacks follow different ones each time.
 func TestCrashMatrix(t *testing.T) {
-	list := sample()
+	must, may := shuffled(first()), shuffled(second())
 	length, soaking := soak(t)
 	if soaking {
-		list = append(list, whole()...)
+		must, may = shuffled(append(may, append(must, whole()...)...)), nil
 	}
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	var next, missed atomic.Int32
-	take := func() *attack {
-		if i := int(next.Add(1)) - 1; i < len(list) {
-			return &list[i]
-		}
-		return nil
-	}
+	q := &queue{must: must, may: may}
 	var all sync.WaitGroup
 	for i := range lanes { // not as parallel tests, of which there are no more at once than processors
 		all.Go(func() {
 			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 				l := startLane(t)
 				l.peace(t)
-				for a := take(); a != nil; a = take() {
-					l.attack(t, *a, &missed)
+				for a := q.next(); a != nil; a = q.next() {
+					l.attack(t, *a, &q.missed)
 				}
 				for end := time.Now().Add(length); time.Now().Before(end); {
-					l.attack(t, random(), &missed)
+					l.attack(t, random(), &q.missed)
 				}
 				l.sound(t)
 			})
 		})
 	}
 	all.Wait()
-	t.Logf("%d attacks, %d of them behind the end of the run", next.Load()-lanes, missed.Load())
+	t.Logf("%d attacks, %d of them behind the end of the run; %d for which there was no time", q.taken, q.missed.Load(), len(q.may))
+}
+
+func shuffled(list []attack) []attack {
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+// A queue hands out what must be tried, and then, for a while, what may be.
+type queue struct {
+	missed atomic.Int32
+
+	mu        sync.Mutex
+	must, may []attack
+	until     time.Time // the end of what may be
+	taken     int
+}
+
+func (q *queue) next() *attack {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.until.IsZero() {
+		q.until = time.Now().Add(spell)
+	}
+	list := &q.must
+	if len(*list) == 0 && time.Now().Before(q.until) {
+		list = &q.may
+	}
+	if len(*list) == 0 {
+		return nil
+	}
+	a := (*list)[0]
+	*list = (*list)[1:]
+	q.taken++
+	return &a
 }
 
 // random attacks a worker at any frame, and often the next one too.
@@ -169,9 +225,12 @@ func random() attack {
 		return attack{harm: []harm{killed, paused}[rand.IntN(2)], at: point{n: 1 + rand.IntN(n)}, when: []moment{before, stored}[rand.IntN(2)]}
 	}
 	a := one(32)
-	if rand.IntN(3) == 0 {
+	switch rand.IntN(3) {
+	case 0:
 		a = one(18)
 		a.agent = "gated"
+	case 1:
+		a.agent = "nested"
 	}
 	if a.harm == killed && rand.IntN(2) == 0 {
 		b := one(2) // the taker's first frames are sure to come
@@ -183,8 +242,9 @@ func random() attack {
 func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 	t.Run(strings.ReplaceAll(a.String(), "/", "_"), func(t *testing.T) {
 		err := l.run(t, a)
-		if errors.Is(err, errMissed) && a.at.kind == "" && a.at.on == "" && a.at.n > 10 {
-			missed.Add(1) // frames are cut by time: not every run has as many
+		byChance := a.at.kind == "" && a.at.on == "" && a.at.n > 10 || a.agent == "gated"
+		if errors.Is(err, errMissed) && byChance {
+			missed.Add(1) // frames are cut by time, and who is answered fast does not let go
 			return
 		}
 		if err != nil {
@@ -196,7 +256,7 @@ func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 // peace runs every agent once without an attack: the models of all others.
 func (l *lane) peace(t *testing.T) {
 	t.Helper()
-	for _, agent := range []string{"crash", "gated", "expiring"} {
+	for _, agent := range []string{"crash", "gated", "expiring", "nested"} {
 		s := l.submit(t, agent)
 		l.settled(t, s)
 		l.judge(t, s, nil)
@@ -214,8 +274,8 @@ func (l *lane) sound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if int(r.Runs) != l.runs {
-		t.Errorf("%d runs in the log, %d were started", r.Runs, l.runs)
+	if int(r.Sessions) != l.runs {
+		t.Errorf("%d sessions have a log, %d runs were started", r.Sessions, l.runs)
 	}
 	t.Logf("%+v", r)
 }
