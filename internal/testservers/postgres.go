@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -61,6 +62,23 @@ func StartPostgres(t testing.TB) *PostgresServer {
 	t.Cleanup(server.finish)
 	server.Start()
 	return server
+}
+
+// Start starts the server, again after Stop or Kill, and waits until it serves. What a killed server leaves behind holds
+// its memory for a moment, and as long as it does Postgres refuses to start.
+func (s *PostgresServer) Start() {
+	s.t.Helper()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		said := len(s.Log())
+		err := s.start()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(s.Log()[said:], "is still in use") || time.Now().After(deadline) {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // URL returns the address of a fresh, empty database. The server has to be running.

@@ -79,6 +79,23 @@ func query(t *testing.T, db, sql string) string {
 	return got
 }
 
+// The backends of a killed server outlive it for a moment.
+func TestPostgresStartsRightAfterItWasKilled(t *testing.T) {
+	server := StartPostgres(t)
+	url := server.URL()
+	for range 5 {
+		for range 10 { // backends
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.Background())
+		}
+		server.Kill()
+		server.Start()
+	}
+}
+
 func TestS3KeepsObjectsThroughARestart(t *testing.T) {
 	server := StartS3(t)
 	client, bucket := s3Client(t, server.URL())
