@@ -106,9 +106,7 @@ func (j *judgement) claims(e event.Event) {
 		if d.Attempt != j.claim.Attempt+1 {
 			j.wrong(e, "attempt %d follows %d", d.Attempt, j.claim.Attempt)
 		}
-		if d.Worker == j.claim.Worker && !j.released {
-			j.wrong(e, "%s claims what it has", d.Worker)
-		}
+		// The same worker may claim again, when it could not reach the log for a while.
 		j.claim, j.released = d, false
 	case event.SessionReleased:
 		var d event.SessionReleasedData
