@@ -53,10 +53,10 @@ func (p point) matcher(session string) func(write) bool {
 	}
 }
 
-// An attack harms the worker that comes to a point in a run of an agent, and
-// then, if there is one, the next worker at another.
+// An attack harms the worker that comes to a point in a story, and then, if there
+// is one, the next worker at another.
 type attack struct {
-	agent string // default: crash
+	plot  string // default: crash
 	harm  harm
 	at    point
 	when  moment
@@ -64,7 +64,7 @@ type attack struct {
 }
 
 func (a attack) String() string {
-	s := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.agent, a.harm, a.when, a.at))
+	s := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.plot, a.harm, a.when, a.at))
 	if a.again != nil {
 		s += ", then " + a.again.String()
 	}
@@ -110,10 +110,8 @@ func (l *lane) run(t *testing.T, a attack) error {
 	t.Helper()
 	l.whole(t)
 	blows := []*blow{a.prepare(fmt.Sprintf("ses_%d", l.runs+1))}
-	for _, w := range l.workers {
-		w.gate.set(blows[0].trap)
-	}
-	s := l.submit(t, a.agent)
+	l.set(blows[0].trap)
+	s := l.submit(t, a.plot)
 	struck := l.struck(t, blows[0], s)
 	if a.again != nil && struck {
 		blows = append(blows, l.strikeAgain(t, *a.again, blows[0], s))
@@ -134,9 +132,7 @@ func (l *lane) run(t *testing.T, a attack) error {
 // let go.
 func (l *lane) disarm(t *testing.T, b *blow) {
 	t.Helper()
-	for _, w := range l.workers {
-		w.gate.set()
-	}
+	l.set()
 	b.trap.mu.Lock()
 	sprung := b.trap.sprung
 	b.trap.mu.Unlock()
@@ -182,9 +178,7 @@ func (l *lane) struck(t *testing.T, b *blow, s *story) bool {
 func (l *lane) strikeAgain(t *testing.T, a attack, first *blow, s *story) *blow {
 	t.Helper()
 	b := a.prepare(s.session)
-	for _, w := range l.workers {
-		w.gate.set(b.trap)
-	}
+	l.set(b.trap)
 	if first.harm == killed {
 		first.worker.Start()
 	}
@@ -288,14 +282,14 @@ func (l *lane) judge(t *testing.T, s *story, blows []*blow) {
 		t.Errorf("the log is not sound: %s", f)
 	}
 	fold := folded(t, s.session, all)
-	if model := l.models[s.agent]; model != nil {
+	if model := l.models[s.name]; model != nil {
 		for _, d := range outcomeOf(fold, model).differences(model) {
 			t.Errorf("the outcome is not that of a run in peace: %s", d)
 		}
 	}
 	checkUses(t, fold, l.uses(t, fold))
 	checkViewer(t, s, all)
-	s.checkOperator(t)
+	s.checkOperator(t, fold, all)
 	l.checkTakeover(t, blows, frames)
 	if t.Failed() {
 		tell(t, frames)

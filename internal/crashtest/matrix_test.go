@@ -3,8 +3,10 @@ package crashtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,24 +61,44 @@ func first() []attack {
 		list = append(list, attack{harm: paused, at: p, when: stored})
 	}
 	for _, p := range waiting {
-		list = append(list, attack{agent: "gated", harm: killed, at: p, when: before})
+		list = append(list, attack{plot: "gated", harm: killed, at: p, when: before})
 	}
 	for _, p := range []point{{on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}} {
-		list = append(list, attack{agent: "expiring", harm: killed, at: p, when: before})
+		list = append(list, attack{plot: "expiring", harm: killed, at: p, when: before})
 	}
 	for i, p := range nesting {
-		list = append(list, attack{agent: "nested", harm: killed, at: p, when: []moment{before, stored}[i%2]})
+		list = append(list, attack{plot: "nested", harm: killed, at: p, when: []moment{before, stored}[i%2]})
+	}
+	for i, c := range commands() {
+		list = append(list, attack{plot: c.plot, harm: killed, at: c.at, when: []moment{before, stored}[i%2]})
 	}
 	return append(list, successions()...)
+}
+
+// commands are the points at which a command is on its way.
+func commands() []attack {
+	var list []attack
+	for plot, points := range map[string][]point{
+		"cancelled in the text":  {{kind: event.TextDelta, n: 2}, {kind: event.RunCancelled, n: 1}, {on: answered, n: 2}},
+		"cancelled in the tools": {{kind: event.ToolProgress, n: 1}, {kind: event.RunCancelled, n: 1}, {on: answered, n: 2}},
+		"cancelled from above":   {{kind: event.RunCancelled, n: 1}, {kind: event.RunCancelled, n: 2}, {on: answered, n: 2}},
+		"stopped in the text":    {{kind: event.StepCompleted, n: 1}, {kind: event.RunCompleted, n: 1}, {on: answered, n: 2}},
+		"steered in the tools":   {{kind: event.MessageCompleted, n: 3}, {on: answered, n: 2}, {kind: event.StepStarted, n: 2}},
+	} {
+		for _, p := range points {
+			list = append(list, attack{plot: plot, at: p})
+		}
+	}
+	return list
 }
 
 // second is the rest of what is worth trying at these points: as much of it as
 // there is time for.
 func second() []attack {
 	var list []attack
-	both := func(agent string, h harm, points []point) {
+	both := func(plot string, h harm, points []point) {
 		for _, p := range points {
-			list = append(list, attack{agent: agent, harm: h, at: p, when: before}, attack{agent: agent, harm: h, at: p, when: stored})
+			list = append(list, attack{plot: plot, harm: h, at: p, when: before}, attack{plot: plot, harm: h, at: p, when: stored})
 		}
 	}
 	both("", killed, turning)
@@ -86,6 +108,10 @@ func second() []attack {
 	both("expiring", killed, []point{{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}})
 	both("nested", killed, nesting)
 	both("nested", paused, nesting)
+	for _, c := range commands() {
+		both(c.plot, killed, []point{c.at})
+		both(c.plot, paused, []point{c.at})
+	}
 	return list
 }
 
@@ -123,8 +149,8 @@ func whole() []attack {
 	var list []attack
 	for n := 1; n <= 20; n++ {
 		for _, m := range []moment{before, stored} {
-			for _, agent := range []string{"gated", "expiring", "nested"} {
-				list = append(list, attack{agent: agent, harm: killed, at: point{n: n}, when: m})
+			for _, plot := range []string{"gated", "expiring", "nested", "cancelled in the tools", "steered in the tools"} {
+				list = append(list, attack{plot: plot, harm: killed, at: point{n: n}, when: m})
 			}
 		}
 	}
@@ -225,13 +251,8 @@ func random() attack {
 		return attack{harm: []harm{killed, paused}[rand.IntN(2)], at: point{n: 1 + rand.IntN(n)}, when: []moment{before, stored}[rand.IntN(2)]}
 	}
 	a := one(32)
-	switch rand.IntN(3) {
-	case 0:
-		a = one(18)
-		a.agent = "gated"
-	case 1:
-		a.agent = "nested"
-	}
+	names := slices.Sorted(maps.Keys(plots))
+	a.plot = names[rand.IntN(len(names))]
 	if a.harm == killed && rand.IntN(2) == 0 {
 		b := one(2) // the taker's first frames are sure to come
 		a.again = &b
@@ -242,7 +263,7 @@ func random() attack {
 func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 	t.Run(strings.ReplaceAll(a.String(), "/", "_"), func(t *testing.T) {
 		err := l.run(t, a)
-		byChance := a.at.kind == "" && a.at.on == "" && a.at.n > 10 || a.agent == "gated"
+		byChance := a.at.kind == "" && a.at.on == "" && a.at.n > 10 || a.plot != ""
 		if errors.Is(err, errMissed) && byChance {
 			missed.Add(1) // frames are cut by time, and who is answered fast does not let go
 			return
@@ -256,12 +277,15 @@ func (l *lane) attack(t *testing.T, a attack, missed *atomic.Int32) {
 // peace runs every agent once without an attack: the models of all others.
 func (l *lane) peace(t *testing.T) {
 	t.Helper()
-	for _, agent := range []string{"crash", "gated", "expiring", "nested"} {
-		s := l.submit(t, agent)
+	for name, p := range plots {
+		if len(p.ends) > 0 {
+			continue // how far it gets is a matter of chance
+		}
+		s := l.submit(t, name)
 		l.settled(t, s)
 		l.judge(t, s, nil)
 		_, all := l.events(t, s)
-		l.models[agent] = outcomeOf(folded(t, s.session, all), nil)
+		l.models[name] = outcomeOf(folded(t, s.session, all), nil)
 	}
 }
 
