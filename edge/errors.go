@@ -75,6 +75,7 @@ var answers = []struct {
 	{auth.ErrUnauthorized, 401, event.CodeUnauthorized, 0},
 	{stream.ErrBadCursor, 400, event.CodeBadCursor, 0},
 	{eventlog.ErrMismatch, 422, event.CodeMismatch, 0},
+	{context.Canceled, statusClientGone, event.CodeInterrupted, 0},
 	{eventlog.ErrInboxFull, 429, event.CodeRateLimited, time.Second},
 	{eventlog.ErrTooLarge, 413, event.CodeTooLarge, 0},
 	{eventlog.ErrNotFound, 404, event.CodeNotFound, 0},
@@ -116,12 +117,18 @@ func toProblem(err error) *Problem {
 			if a.status == http.StatusServiceUnavailable {
 				p.Detail = a.is.Error() // where it is and what it said is not the client's
 			}
+			if a.code == event.CodeMismatch {
+				p.Detail = "the Idempotency-Key or the run_id was used before, with another body: repeat a request byte for byte, or take a new one"
+			}
 			p.retryAfter = a.retry
 			return p
 		}
 	}
 	return problem(http.StatusInternalServerError, event.CodeInternal, "something went wrong here; the request id leads to the log")
 }
+
+// statusClientGone is what the log says of a client that left before its answer.
+const statusClientGone = 499
 
 // writeProblem answers with a problem.
 func writeProblem(w http.ResponseWriter, p *Problem) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -148,10 +149,16 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, c *call) error
 
 var errNoCatalog = problem(http.StatusNotImplemented, event.CodeUnsupported, "this edge has no catalog to search; set RUNLOG_CATALOG_URL")
 
+// statuses are what a run can be searched by.
+var statuses = []event.Status{event.Pending, event.Running, event.WaitingTool, event.WaitingApproval, event.Completed, event.Failed, event.Cancelled}
+
 func runFilter(r *http.Request) (catalog.Filter, error) {
 	q := r.URL.Query()
 	f := catalog.Filter{Trace: q.Get("trace_id"), Status: event.Status(q.Get("status")), Agent: q.Get("agent"),
 		Tool: q.Get("tool"), Session: q.Get("session_id"), Cursor: q.Get("cursor")}
+	if f.Status != "" && !slices.Contains(statuses, f.Status) {
+		return f, bad("status", "status=%s is none of %v", f.Status, statuses)
+	}
 	if v := q.Get("limit"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > catalog.MaxLimit {

@@ -171,7 +171,7 @@ func loadFile(fsys fs.FS, name, where string, about map[string]string) (agent.De
 	}
 	var f file
 	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
-		return agent.Definition{}, fmt.Errorf("%s: %s", where, strings.TrimSpace(yaml.FormatError(err, false, true)))
+		return agent.Definition{}, fmt.Errorf("%s%s", where, placed(strings.TrimSpace(yaml.FormatError(err, false, true))))
 	}
 	doc, err := parser.ParseBytes(b, 0)
 	if err != nil {
@@ -180,6 +180,16 @@ func loadFile(fsys fs.FS, name, where string, about map[string]string) (agent.De
 	c := &checker{fsys: fsys, path: where, doc: doc, about: about}
 	d := c.definition(f)
 	return d, errors.Join(c.errs...)
+}
+
+// placed writes the parser's "[line:column] what" as ":line: what".
+func placed(message string) string {
+	place, what, ok := strings.Cut(message, "] ")
+	line, _, two := strings.Cut(strings.TrimPrefix(place, "["), ":")
+	if !ok || !two || !strings.HasPrefix(place, "[") {
+		return ": " + message
+	}
+	return ":" + line + ": " + what + "\nwhat a file can hold: docs/agents.md"
 }
 
 // A checker turns a file into a definition and gathers what is wrong with it.

@@ -31,7 +31,7 @@ prices: {llama: {input: 1.5, cached_input: 0.5, output: 6}}
 
 func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
-		"unknown field":     {"name: x\nmodle: {}\n", "bad.yaml"},
+		"unknown field":     {"name: x\nmodle: {}\n", `bad.yaml:2: unknown field "modle"`},
 		"broken yaml":       {"name: [x\n", "bad.yaml"},
 		"no name":           {"model: {provider: openai, name: m}\n", "bad.yaml:1: name: missing"},
 		"provider":          {"name: x\nmodel:\n  provider: acme\n  name: m\n", `bad.yaml:3: model.provider: "acme" is none of openai, anthropic, scripted`},
