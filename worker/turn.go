@@ -85,7 +85,7 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 		return err
 	}
 	if len(waiting) == 0 && fold.Idle() {
-		return t.leave(ctx, fold)
+		return t.leave(ctx, fold, head)
 	}
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
@@ -106,13 +106,13 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 
 // leave lets go of a session in which there is nothing to do. If it is parked,
 // whoever parked it may have been lost before it set the timers.
-func (t *turn) leave(ctx context.Context, fold *event.Session) error {
+func (t *turn) leave(ctx context.Context, fold *event.Session, head eventlog.Head) error {
 	if fold.Parked() != nil {
 		if err := t.setTimers(ctx, fold); err != nil {
 			return err
 		}
 	}
-	return t.release(ctx)
+	return t.release(ctx, head)
 }
 
 func (t *turn) look(ctx context.Context) (*event.Session, eventlog.Head, []eventlog.Waiting, error) {
@@ -461,18 +461,34 @@ func (t *turn) letGo(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.release(ctx)
+	if err := t.Own(ctx); err != nil {
+		return err // the ticket has another holder
+	}
+	return t.release(ctx, t.writer.Head())
 }
 
-// release gives the ticket up and looks once more: a command that came after
-// the last look may have found the ticket still there.
-func (t *turn) release(ctx context.Context) error {
-	if err := t.ticket.Release(ctx); err != nil {
+// release gives the ticket up and looks once more, whatever became of that: a
+// command that came after the last look may have found the ticket still there,
+// and whoever has taken the session over meanwhile had this very ticket. head is
+// where the log ends if nobody did.
+func (t *turn) release(ctx context.Context, head eventlog.Head) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(t.ticket.Release(ctx), t.lookAgain(ctx, head))
+}
+
+// lookAgain places a ticket if there is work that may have none.
+func (t *turn) lookAgain(ctx context.Context, head eventlog.Head) error {
+	waiting, err := t.w.log.Inbox(ctx, t.key)
+	if err != nil {
 		return err
 	}
-	waiting, err := t.w.log.Inbox(ctx, t.key)
-	if err != nil || len(waiting) == 0 {
+	now, err := t.w.log.Head(ctx, t.key)
+	if err != nil {
 		return err
+	}
+	if len(waiting) == 0 && now.Pos == head.Pos {
+		return nil
 	}
 	return t.w.log.Wake(ctx, t.key)
 }
