@@ -314,8 +314,13 @@ func TestAPurgedBeginningIsGone(t *testing.T) {
 	k := Key{"default", "s"}
 	w := l.Writer(k, Head{})
 	defer w.Close()
-	for range 10 {
-		appendAll(t, w, 3)
+	for range 10 { // frames of three events
+		if _, err := w.Append(custom(1), custom(2), custom(3)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s, err := l.js.Stream(t.Context(), l.stream(k))
 	if err != nil {

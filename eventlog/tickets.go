@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Ticket puts the session into the work queue. ErrTicketed if a ticket is
@@ -62,7 +61,6 @@ func (l *Log) rewake(ctx context.Context, k Key) {
 // Tickets hands out tickets to the workers of this process.
 type Tickets struct {
 	log   *Log
-	cons  jetstream.Consumer
 	heard atomic.Int64 // when the server last answered, Unix nanoseconds
 }
 
@@ -72,11 +70,10 @@ func (t *Tickets) Silence() time.Duration { return time.Since(time.Unix(0, t.hea
 
 // Tickets opens the work queue.
 func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
-	cons, err := l.js.Consumer(ctx, jobsStream, consumer)
-	if err != nil {
+	if _, err := l.js.Consumer(ctx, jobsStream, consumer); err != nil {
 		return nil, unavailable(fmt.Errorf("open tickets: %w", err))
 	}
-	t := &Tickets{log: l, cons: cons}
+	t := &Tickets{log: l}
 	t.heard.Store(time.Now().UnixNano())
 	return t, nil
 }
@@ -90,18 +87,18 @@ type Ticket struct {
 	Pos       uint64 // its stream position, the same each time
 
 	log *Log
-	msg jetstream.Msg
+	ack string // where to answer
 }
 
 // Next waits for one ticket. It takes no more than it returns.
 func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 	for {
 		var ticket *Ticket
-		err := t.log.pull(ctx, t.cons, 1, func(msg jetstream.Msg) (err error) {
+		err := t.log.pull(ctx, jobsStream, consumer, 1, func(msg *nats.Msg) (err error) {
 			ticket, err = t.ticket(msg)
 			return err
 		})
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+		if errors.Is(err, errSilent) {
 			continue // ask again; Silence tells how long this goes on
 		}
 		if err == nil {
@@ -116,45 +113,24 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 	}
 }
 
-// pull asks once for up to n messages and hands them on; none in time is no
-// error, ErrNoHeartbeat says that the server has gone silent. The request is good for half a lease: those of a process that froze are
-// void before what it held comes back, which they would swallow else.
-func (l *Log) pull(ctx context.Context, cons jetstream.Consumer, n int, take func(jetstream.Msg) error) error {
-	asking, cancel := context.WithTimeout(ctx, l.opts.Lease/2)
-	defer cancel()
-	batch, err := cons.Fetch(n, jetstream.FetchContext(asking), jetstream.FetchHeartbeat(l.opts.Lease/8))
-	if err != nil {
-		return unavailable(err)
-	}
-	for msg := range batch.Messages() {
-		if err := take(msg); err != nil {
-			return err
-		}
-	}
-	if err := batch.Error(); err != nil && ctx.Err() == nil && asking.Err() == nil && !errors.Is(err, nats.ErrTimeout) {
-		return unavailable(err)
-	}
-	return ctx.Err()
-}
-
-func (t *Tickets) ticket(msg jetstream.Msg) (*Ticket, error) {
+func (t *Tickets) ticket(msg *nats.Msg) (*Ticket, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("next ticket: %w", err)
 	}
-	tk := tokens(msg.Subject())
+	tk := tokens(msg.Subject)
 	if len(tk) != 3 {
-		return nil, errors.Join(fmt.Errorf("ticket on subject %q", msg.Subject()), msg.Term())
+		return nil, errors.Join(fmt.Errorf("ticket on subject %q", msg.Subject), t.log.answer(msg.Reply, never))
 	}
 	k, err := parseKey(tk[1], tk[2])
 	if err != nil {
-		return nil, errors.Join(err, msg.Term())
+		return nil, errors.Join(err, t.log.answer(msg.Reply, never))
 	}
-	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), Pos: meta.Sequence.Stream, log: t.log, msg: msg}, nil
+	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), Pos: meta.Sequence.Stream, log: t.log, ack: msg.Reply}, nil
 }
 
 // KeepAlive extends the ticket by a lease. Its failure is no loss of ownership.
-func (t *Ticket) KeepAlive() error { return t.msg.InProgress() }
+func (t *Ticket) KeepAlive() error { return t.log.answer(t.ack, inProgress) }
 
 // Release takes the ticket out of the queue. It deletes it by its stream
 // position: unlike an ack, that lets the next ticket in at once. Whoever
@@ -164,4 +140,4 @@ func (t *Ticket) Release(ctx context.Context) error {
 }
 
 // Return gives the ticket to another worker at once.
-func (t *Ticket) Return() error { return t.msg.Nak() }
+func (t *Ticket) Return() error { return t.log.answer(t.ack, notNow) }

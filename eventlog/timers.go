@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/runlog-dev/runlog/event"
@@ -63,7 +64,7 @@ func (l *Log) StopTimer(ctx context.Context, k Key, commandID string) error {
 // Timers submits commands that are due until ctx ends. Any number of processes
 // may do so.
 func (l *Log) Timers(ctx context.Context) error {
-	cons, err := l.js.CreateOrUpdateConsumer(ctx, timersStream, jetstream.ConsumerConfig{
+	_, err := l.js.CreateOrUpdateConsumer(ctx, timersStream, jetstream.ConsumerConfig{
 		Durable: timersConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: l.opts.Lease,
 		FilterSubject: "timer.due.>", MaxDeliver: -1, MaxAckPending: -1,
 	})
@@ -71,7 +72,7 @@ func (l *Log) Timers(ctx context.Context) error {
 		return unavailable(fmt.Errorf("timers: %w", err))
 	}
 	for ctx.Err() == nil {
-		err := l.pull(ctx, cons, 64, func(msg jetstream.Msg) error { return l.due(ctx, msg) })
+		err := l.pull(ctx, timersStream, timersConsumer, 64, func(msg *nats.Msg) error { return l.due(ctx, msg) })
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("timers: %w", err)
 		}
@@ -81,15 +82,15 @@ func (l *Log) Timers(ctx context.Context) error {
 
 // due moves one command to its session's inbox. One whose inbox is full comes
 // again after a lease.
-func (l *Log) due(ctx context.Context, msg jetstream.Msg) error {
-	t := tokens(msg.Subject())
+func (l *Log) due(ctx context.Context, msg *nats.Msg) error {
+	t := tokens(msg.Subject)
 	var cmd event.Command
-	if len(t) != 4 || json.Unmarshal(msg.Data(), &cmd) != nil {
-		return msg.Term()
+	if len(t) != 4 || json.Unmarshal(msg.Data, &cmd) != nil {
+		return l.answer(msg.Reply, never)
 	}
 	k, err := parseKey(t[2], t[3])
 	if err != nil {
-		return msg.Term()
+		return l.answer(msg.Reply, never)
 	}
 	err = l.Submit(ctx, k, cmd)
 	if errors.Is(err, ErrInboxFull) {
@@ -101,5 +102,5 @@ func (l *Log) due(ctx context.Context, msg jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	return msg.Ack()
+	return l.answer(msg.Reply, done)
 }
