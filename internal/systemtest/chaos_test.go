@@ -118,11 +118,11 @@ func TestAPartitionedWorkerIsFenced(t *testing.T) {
 	s := startSmall(t)
 	s.worker[1].Pause()
 	s.idle(t)
-	talking := s.watch(t, s.at[0].submit(t, request{Input: "tell"}), 0)
-	counting := s.watch(t, s.at[0].submit(t, request{Input: countTo30}), 0)
 	sleeping := s.watch(t, s.at[0].submit(t, request{Input: `sleep {"ms":60000}`}), 0)
 	sleeping.sees(t, event.ToolRunning, 1)
+	counting := s.watch(t, s.at[0].submit(t, request{Input: countOn}), 0)
 	counting.sees(t, event.ToolProgress, 2)
+	talking := s.watch(t, s.at[0].submit(t, request{Input: "tell"}), 0)
 	talking.sees(t, event.TextDelta, 2)
 
 	cut := time.Now()

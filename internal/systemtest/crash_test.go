@@ -23,20 +23,21 @@ func told() string {
 	return b.String() + "The end."
 }
 
-const countTo30 = `count {"n":30,"delay_ms":100}`
+// countOn takes five seconds. What takes the least time is begun last where a test wants to cut all of it off.
+const countOn = `count {"n":50,"delay_ms":100}`
 
 // kill -9 of a worker in the middle of everything that it can be in: another one goes on, the viewers see one clean
 // story, and nobody waits for longer than two leases.
 func workerKilled(t *testing.T, p *production) {
 	both := p.alone(t)
 	e := p.at[0]
-	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
-	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
 	sleeping := p.watch(t, e.submit(t, request{Input: `sleep {"ms":60000}`}), 0)
-	calling := p.watch(t, e.submit(t, request{Agent: "caller", Input: "call"}), 1)
 	sleeping.sees(t, event.ToolRunning, 1)
+	calling := p.watch(t, e.submit(t, request{Agent: "caller", Input: "call"}), 1)
+	counting := p.watch(t, e.submit(t, request{Input: countOn}), 1)
 	calling.sees(t, event.ToolCompleted, 1)
 	counting.sees(t, event.ToolProgress, 2)
+	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
 	talking.sees(t, event.TextDelta, 2)
 	both()
 
@@ -61,7 +62,7 @@ func workerKilled(t *testing.T, p *production) {
 	log, s = counting.completed(t, e)
 	takenOver(t, log, killed)
 	executedTwice(t, p, counting.run)
-	if got := said(s, counting.run.RunID); got != "Counted to 30." {
+	if got := said(s, counting.run.RunID); got != "Counted to 50." {
 		t.Errorf("the count says %q", got)
 	}
 	queued.completed(t, e)
@@ -125,11 +126,11 @@ func executedTwice(t *testing.T, p *production, r run) {
 func workerPaused(t *testing.T, p *production) {
 	both := p.alone(t)
 	e := p.at[0]
-	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
-	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
 	sleeping := p.watch(t, e.submit(t, request{Input: `sleep {"ms":60000}`}), 1)
 	sleeping.sees(t, event.ToolRunning, 1)
+	counting := p.watch(t, e.submit(t, request{Input: countOn}), 1)
 	counting.sees(t, event.ToolProgress, 2)
+	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
 	talking.sees(t, event.TextDelta, 2)
 	both()
 
@@ -242,10 +243,10 @@ func rollingRestart(t *testing.T, p *production) {
 func toolServerKilled(t *testing.T, p *production) {
 	both := p.alone(t)
 	e := p.at[0]
-	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 0)
 	sleeping := p.watch(t, e.submit(t, request{Input: `sleep {"ms":60000}`}), 0)
-	counting.sees(t, event.ToolProgress, 2)
 	sleeping.sees(t, event.ToolRunning, 1)
+	counting := p.watch(t, e.submit(t, request{Input: countOn}), 0)
+	counting.sees(t, event.ToolProgress, 2)
 	for _, pid := range toolServers(t, p.worker[0].PID()) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Errorf("kill the tools' server: %v", err)

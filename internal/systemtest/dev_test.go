@@ -105,11 +105,11 @@ func goOn(t *testing.T, d *dev, end func(*dev)) {
 	before := d.get(t, "/v1/sessions/"+done.SessionID+"/snapshot").body
 	sleeping := d.submit(t, request{Input: `sleep {"ms":60000}`})
 	reach(t, d.edge, sleeping, event.ToolRunning)
-	talking := d.submit(t, request{Input: "tell"})
-	counting := d.submit(t, request{Input: countTo30})
+	counting := d.submit(t, request{Input: countOn})
 	queued := d.submit(t, request{SessionID: counting.SessionID, Input: "and then this"})
-	reach(t, d.edge, talking, event.TextDelta)
 	reach(t, d.edge, counting, event.ToolProgress)
+	talking := d.submit(t, request{Input: "tell"})
+	reach(t, d.edge, talking, event.TextDelta)
 
 	end(d)
 	d.again()

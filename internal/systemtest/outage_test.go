@@ -19,11 +19,11 @@ import (
 // The NATS node that leads the log dies in the middle of runs: they complete, viewers see everything once.
 func leaderKilled(t *testing.T, p *production) {
 	e := p.at[0]
-	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
-	counting := p.watch(t, e.submit(t, request{Input: countTo30}), 1)
-	talking.sees(t, event.TextDelta, 2)
-	counting.sees(t, event.ToolProgress, 2)
 	leader := p.leader(t, "LOG_0")
+	counting := p.watch(t, e.submit(t, request{Input: countOn}), 1)
+	counting.sees(t, event.ToolProgress, 2)
+	talking := p.watch(t, e.submit(t, request{Input: "tell"}), 0)
+	talking.sees(t, event.TextDelta, 2)
 	leader.Kill()
 	during := p.watch(t, p.submitSoon(t, request{Input: "meanwhile"}), 1)
 	_, s := talking.completed(t, e)
@@ -90,12 +90,12 @@ func (p *production) stream(t *testing.T, name string) jetstream.Stream {
 // All of NATS is away: new requests are told to come back, open streams stay and catch up afterwards.
 func natsDown(t *testing.T, p *production) {
 	e := p.at[0]
+	counting := p.watch(t, e.submit(t, request{Input: `count {"n":100,"delay_ms":100}`}), 1)
+	counting.sees(t, event.ToolProgress, 2)
 	r := e.submit(t, request{Input: "tell"})
 	s := e.listen(t, "/v1/runs/"+r.RunID+"/events", sse)
 	defer s.close()
 	seen := s.until(event.TextDelta)
-	counting := p.watch(t, e.submit(t, request{Input: `count {"n":100,"delay_ms":100}`}), 1)
-	counting.sees(t, event.ToolProgress, 2)
 	p.nats.Kill()
 
 	for _, c := range []struct{ method, path, body string }{
