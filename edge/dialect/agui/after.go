@@ -66,11 +66,11 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	}
 	for _, c := range a.before.CallsOf(d.MessageID) {
 		if c.Streaming && !c.Internal {
-			list = append(list, begin("TOOL_CALL_END", a.e).text("toolCallId", c.CallID).end())
+			list = append(list, begin("TOOL_CALL_END", a.e).Text("toolCallId", c.CallID).Message(""))
 		}
 	}
 	if m != nil && m.Status == event.Streaming {
-		list = append(list, begin("TEXT_MESSAGE_END", a.e).text("messageId", d.MessageID).end())
+		list = append(list, begin("TEXT_MESSAGE_END", a.e).Text("messageId", d.MessageID).Message(""))
 	}
 	if m == nil && len(gone) == 1 {
 		return list // nothing was shown
@@ -79,8 +79,8 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	if !slices.ContainsFunc(stands, func(m message) bool { return m.Role == "reasoning" }) {
 		stands = append(stands, emptied(gone, parts)...)
 	}
-	f := frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(stands))
-	return append(list, f.end())
+	f := object("MESSAGES_SNAPSHOT").Value("messages", noneNil(stands))
+	return append(list, f.Message(""))
 }
 
 // emptied is reasoning that was taken back, without its text: clients keep theirs
@@ -106,7 +106,7 @@ func (a after) status(d event.RunStatusData) []dialect.Message {
 	case !own(a.e):
 		return nil
 	case d.ExpiresAt != nil && !a.waited():
-		return a.parks().alone()
+		return a.parks().One("")
 	case d.ExpiresAt == nil && a.waited():
 		return a.resumes()
 	}
@@ -115,10 +115,10 @@ func (a after) status(d event.RunStatusData) []dialect.Message {
 
 // parks ends the run for AG-UI: with what somebody must say to it, or with the
 // calls that the client has to run.
-func (a after) parks() frame {
+func (a after) parks() dialect.Object {
 	f := a.run(begin("RUN_FINISHED", a.e), a.e)
 	if list := a.interrupts(); len(list) > 0 {
-		return f.value("outcome", interrupted{"interrupt", list})
+		return f.Value("outcome", interrupted{"interrupt", list})
 	}
 	if a.Old {
 		return f
@@ -129,7 +129,7 @@ func (a after) parks() frame {
 			pending = append(pending, c.CallID)
 		}
 	}
-	return f.value("outcome", success{"success", pending})
+	return f.Value("outcome", success{"success", pending})
 }
 
 type (
@@ -175,7 +175,7 @@ func (a after) interrupts() (list []interrupt) {
 
 // resumes begins the run again, with the results that came while it was parked.
 func (a after) resumes() []dialect.Message {
-	list := []dialect.Message{a.started(a.e, "").end()}
+	list := []dialect.Message{a.started(a.e, "").Message("")}
 	r := a.before.Run(a.e.RunID)
 	for _, c := range came(a.before, r) {
 		if a.Run == "" || c.Executor != event.ByClient || c.Outcome == event.OutcomeUnknown {
@@ -231,7 +231,7 @@ func (a after) ended() (list []dialect.Message, silent bool) {
 	if a.Run == "" { // another run may be under way
 		return nil, true
 	}
-	return []dialect.Message{a.started(a.e, "").end()}, false
+	return []dialect.Message{a.started(a.e, "").Message("")}, false
 }
 
 func (a after) completed(d event.RunCompletedData) []dialect.Message {
@@ -241,22 +241,22 @@ func (a after) completed(d event.RunCompletedData) []dialect.Message {
 
 func (a after) runFailed(d event.RunFailedData) []dialect.Message {
 	if !own(a.e) {
-		return begin("SUBAGENT_ERROR", a.e).text("message", d.Message).text("code", string(d.Code)).alone()
+		return begin("SUBAGENT_ERROR", a.e).Text("message", d.Message).Text("code", string(d.Code)).One("")
 	}
 	list, silent := a.ended()
 	if silent {
 		return nil
 	}
-	f := begin("RUN_ERROR", a.e).text("message", d.Message).text("code", string(d.Code))
+	f := begin("RUN_ERROR", a.e).Text("message", d.Message).Text("code", string(d.Code))
 	if d.Retryable {
-		f = f.raw("metadata", json.RawMessage(`{"retryable":true}`))
+		f = f.Raw("metadata", json.RawMessage(`{"retryable":true}`))
 	}
-	return append(list, a.usage(f, d.Usage).end())
+	return append(list, a.usage(f, d.Usage).Message(""))
 }
 
 func (a after) cancelled(d event.RunCancelledData) []dialect.Message {
 	if !own(a.e) {
-		return begin("SUBAGENT_ERROR", a.e).text("message", "cancelled").text("code", "cancelled").alone()
+		return begin("SUBAGENT_ERROR", a.e).Text("message", "cancelled").Text("code", "cancelled").One("")
 	}
 	list, silent := a.ended()
 	if silent {
@@ -264,9 +264,9 @@ func (a after) cancelled(d event.RunCancelledData) []dialect.Message {
 	}
 	f := a.run(begin("RUN_FINISHED", a.e), a.e)
 	if !a.Old {
-		f = f.raw("outcome", json.RawMessage(`{"type":"cancelled"}`))
+		f = f.Raw("outcome", json.RawMessage(`{"type":"cancelled"}`))
 	}
-	return append(list, a.usage(f, d.Usage).value("result", ending{event.Cancelled, d.By, d.Reason}).end())
+	return append(list, a.usage(f, d.Usage).Value("result", ending{event.Cancelled, d.By, d.Reason}).Message(""))
 }
 
 type ending struct {
@@ -278,7 +278,7 @@ type ending struct {
 func (a after) activity(d event.ActivityDeltaData) []dialect.Message {
 	for _, act := range a.before.Activities {
 		if act.ActivityID == d.ActivityID {
-			return begin("ACTIVITY_DELTA", a.e).text("messageId", d.ActivityID).text("activityType", act.Kind).raw("patch", d.Patch).alone()
+			return begin("ACTIVITY_DELTA", a.e).Text("messageId", d.ActivityID).Text("activityType", act.Kind).Raw("patch", d.Patch).One("")
 		}
 	}
 	return nil

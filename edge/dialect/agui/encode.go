@@ -11,42 +11,42 @@ import (
 
 func runStarted(d Dialect, e event.Event, data event.RunStartedData) []dialect.Message {
 	if !own(e) {
-		return begin("SUBAGENT_STARTED", e).text("name", data.Agent).some("parentToolCallId", data.ParentCallID).alone()
+		return begin("SUBAGENT_STARTED", e).Text("name", data.Agent).Some("parentToolCallId", data.ParentCallID).One("")
 	}
-	return d.started(e, data.Resumes).alone()
+	return d.started(e, data.Resumes).One("")
 }
 
 // started opens a run.
-func (d Dialect) started(e event.Event, parent string) frame {
-	f := d.run(begin("RUN_STARTED", e), e).some("parentRunId", parent)
+func (d Dialect) started(e event.Event, parent string) dialect.Object {
+	f := d.run(begin("RUN_STARTED", e), e).Some("parentRunId", parent)
 	if !d.Old {
-		f = f.text("protocolVersion", Protocol)
+		f = f.Text("protocolVersion", Protocol)
 	}
 	return f
 }
 
 // run adds which run it is, as its reader calls it.
-func (d Dialect) run(f frame, e event.Event) frame {
+func (d Dialect) run(f dialect.Object, e event.Event) dialect.Object {
 	id := e.RunID
 	if d.As != "" && d.Run == id {
 		id = d.As
 	}
-	return f.text("threadId", e.SessionID).text("runId", id)
+	return f.Text("threadId", e.SessionID).Text("runId", id)
 }
 
 func runCompleted(d Dialect, e event.Event, data event.RunCompletedData) []dialect.Message {
 	if !own(e) {
-		return begin("SUBAGENT_FINISHED", e).alone()
+		return begin("SUBAGENT_FINISHED", e).One("")
 	}
-	return d.usage(d.run(begin("RUN_FINISHED", e), e), &data.Usage).raw("result", e.Data).alone()
+	return d.usage(d.run(begin("RUN_FINISHED", e), e), &data.Usage).Raw("result", e.Data).One("")
 }
 
 // usage adds the tokens of a run.
-func (d Dialect) usage(f frame, u *event.Usage) frame {
+func (d Dialect) usage(f dialect.Object, u *event.Usage) dialect.Object {
 	if d.Old || u == nil {
 		return f
 	}
-	return f.value("usage", []usage{{u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedInputTokens}})
+	return f.Value("usage", []usage{{u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedInputTokens}})
 }
 
 type usage struct {
@@ -57,30 +57,30 @@ type usage struct {
 }
 
 func stepStarted(_ Dialect, e event.Event, d event.StepStartedData) []dialect.Message {
-	return begin("STEP_STARTED", e).text("stepName", stepName(d.Step)).alone()
+	return begin("STEP_STARTED", e).Text("stepName", stepName(d.Step)).One("")
 }
 
 func stepCompleted(_ Dialect, e event.Event, d event.StepCompletedData) []dialect.Message {
-	return begin("STEP_FINISHED", e).text("stepName", stepName(d.Step)).alone()
+	return begin("STEP_FINISHED", e).Text("stepName", stepName(d.Step)).One("")
 }
 
 func stepName(n int) string { return "step " + strconv.Itoa(n) }
 
 func messageStarted(_ Dialect, e event.Event, d event.MessageStartedData) []dialect.Message {
-	return begin("TEXT_MESSAGE_START", e).text("messageId", d.MessageID).text("role", string(d.Role)).alone()
+	return begin("TEXT_MESSAGE_START", e).Text("messageId", d.MessageID).Text("role", string(d.Role)).One("")
 }
 
 // messageCompleted closes a message of the model's, and tells all of one that a
 // client has sent.
 func messageCompleted(d Dialect, e event.Event, data event.MessageCompletedData) []dialect.Message {
-	end := begin("TEXT_MESSAGE_END", e).text("messageId", data.MessageID).end()
+	end := begin("TEXT_MESSAGE_END", e).Text("messageId", data.MessageID).Message("")
 	if data.Role == event.RoleAssistant && e.CommandID == "" {
 		return []dialect.Message{end}
 	}
 	if d.Run != "" {
 		return nil
 	}
-	list := []dialect.Message{begin("TEXT_MESSAGE_START", e).text("messageId", data.MessageID).text("role", string(data.Role)).end()}
+	list := []dialect.Message{begin("TEXT_MESSAGE_START", e).Text("messageId", data.MessageID).Text("role", string(data.Role)).Message("")}
 	var text strings.Builder
 	for _, p := range data.Parts {
 		if p.Type == event.PartText && !p.Internal {
@@ -88,7 +88,7 @@ func messageCompleted(d Dialect, e event.Event, data event.MessageCompletedData)
 		}
 	}
 	if text.Len() > 0 {
-		list = append(list, begin("TEXT_MESSAGE_CONTENT", e).text("messageId", data.MessageID).text("delta", text.String()).end())
+		list = append(list, begin("TEXT_MESSAGE_CONTENT", e).Text("messageId", data.MessageID).Text("delta", text.String()).Message(""))
 	}
 	return append(list, end)
 }
@@ -97,8 +97,8 @@ func messageCompleted(d Dialect, e event.Event, data event.MessageCompletedData)
 
 func reasoningStarted(_ Dialect, e event.Event, d event.ReasoningStartedData) []dialect.Message {
 	return []dialect.Message{
-		begin("REASONING_START", e).text("messageId", d.ReasoningID).end(),
-		begin("REASONING_MESSAGE_START", e).text("messageId", d.ReasoningID).text("role", "reasoning").end(),
+		begin("REASONING_START", e).Text("messageId", d.ReasoningID).Message(""),
+		begin("REASONING_MESSAGE_START", e).Text("messageId", d.ReasoningID).Text("role", "reasoning").Message(""),
 	}
 }
 
@@ -108,8 +108,8 @@ func reasoningCompleted(_ Dialect, e event.Event, d event.ReasoningCompletedData
 
 func endReasoning(e event.Event, id string) []dialect.Message {
 	return []dialect.Message{
-		begin("REASONING_MESSAGE_END", e).text("messageId", id).end(),
-		begin("REASONING_END", e).text("messageId", id).end(),
+		begin("REASONING_MESSAGE_END", e).Text("messageId", id).Message(""),
+		begin("REASONING_END", e).Text("messageId", id).Message(""),
 	}
 }
 
@@ -117,20 +117,20 @@ func toolStarted(d Dialect, e event.Event, data event.ToolStartedData) []dialect
 	if d.said(e) {
 		return nil
 	}
-	return begin("TOOL_CALL_START", e).text("toolCallId", data.CallID).text("toolCallName", data.Name).some("parentMessageId", data.MessageID).alone()
+	return begin("TOOL_CALL_START", e).Text("toolCallId", data.CallID).Text("toolCallName", data.Name).Some("parentMessageId", data.MessageID).One("")
 }
 
 // toolArgs closes a call. Its arguments came in deltas, unless the call is one of
 // a conversation that a client has sent.
 func toolArgs(d Dialect, e event.Event, data event.ToolArgsData) []dialect.Message {
-	end := begin("TOOL_CALL_END", e).text("toolCallId", data.CallID).end()
+	end := begin("TOOL_CALL_END", e).Text("toolCallId", data.CallID).Message("")
 	switch {
 	case e.CommandID == "":
 		return []dialect.Message{end}
 	case d.Run != "":
 		return nil
 	}
-	return []dialect.Message{begin("TOOL_CALL_ARGS", e).text("toolCallId", data.CallID).text("delta", data.Args).end(), end}
+	return []dialect.Message{begin("TOOL_CALL_ARGS", e).Text("toolCallId", data.CallID).Text("delta", data.Args).Message(""), end}
 }
 
 func toolCompleted(_ Dialect, e event.Event, d event.ToolCompletedData) []dialect.Message {
@@ -154,12 +154,12 @@ type result struct {
 func resultID(callID string) string { return callID + "-result" }
 
 func (r result) message(e event.Event) dialect.Message {
-	f := begin("TOOL_CALL_RESULT", e).text("messageId", resultID(r.CallID)).text("toolCallId", r.CallID)
-	f = f.text("content", r.text()).text("role", "tool")
+	f := begin("TOOL_CALL_RESULT", e).Text("messageId", resultID(r.CallID)).Text("toolCallId", r.CallID)
+	f = f.Text("content", dialect.ResultText(r.Content, r.Structured, r.Message)).Text("role", "tool")
 	if m := r.metadata(); m != nil {
-		f = f.value("metadata", m)
+		f = f.Value("metadata", m)
 	}
-	return f.end()
+	return f.Message("")
 }
 
 // metadata says what a text cannot.
@@ -178,55 +178,26 @@ func (r result) metadata() any {
 	}{about{r.Code, r.Outcome, r.Truncated, r.Artifact}}
 }
 
-// text is what a tool has said: its texts, and the other parts as JSON, one to a
-// line.
-func (r result) text() string {
-	var b strings.Builder
-	for _, p := range r.Content {
-		if p.Internal {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
-		switch p.Type {
-		case event.PartText:
-			b.WriteString(p.Text)
-		case event.PartJSON:
-			b.Write(p.Value)
-		default:
-			b.Write(event.Encode(p))
-		}
-	}
-	switch {
-	case b.Len() > 0:
-		return b.String()
-	case r.Message != "":
-		return r.Message
-	}
-	return string(r.Structured)
-}
-
 func stateSnapshot(_ Dialect, e event.Event, d event.StateSnapshotData) []dialect.Message {
-	return begin("STATE_SNAPSHOT", e).raw("snapshot", d.State).alone()
+	return begin("STATE_SNAPSHOT", e).Raw("snapshot", d.State).One("")
 }
 
 func stateDelta(_ Dialect, e event.Event, d event.StateDeltaData) []dialect.Message {
-	return begin("STATE_DELTA", e).raw("delta", d.Patch).alone()
+	return begin("STATE_DELTA", e).Raw("delta", d.Patch).One("")
 }
 
 func activitySnapshot(_ Dialect, e event.Event, d event.ActivityData) []dialect.Message {
-	return begin("ACTIVITY_SNAPSHOT", e).text("messageId", d.ActivityID).text("activityType", d.Kind).raw("content", d.Content).raw("replace", json.RawMessage("true")).alone()
+	return begin("ACTIVITY_SNAPSHOT", e).Text("messageId", d.ActivityID).Text("activityType", d.Kind).Raw("content", d.Content).Raw("replace", json.RawMessage("true")).One("")
 }
 
 // custom tells of what AG-UI has no event for, under the name of its type.
 func custom(_ Dialect, e event.Event) []dialect.Message {
-	return begin("CUSTOM", e).text("name", string(e.Type)).raw("value", e.Data).alone()
+	return begin("CUSTOM", e).Text("name", string(e.Type)).Raw("value", e.Data).One("")
 }
 
 func customOwn(_ Dialect, e event.Event, d event.CustomData) []dialect.Message {
 	if len(d.Value) == 0 {
 		d.Value = json.RawMessage("null") // clients refuse one without
 	}
-	return begin("CUSTOM", e).text("name", d.Name).raw("value", d.Value).alone()
+	return begin("CUSTOM", e).Text("name", d.Name).Raw("value", d.Value).One("")
 }

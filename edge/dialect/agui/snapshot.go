@@ -106,7 +106,7 @@ func messageOf(s *event.Session, m *event.Message) []message {
 			own.Calls = append(own.Calls, call{c.CallID, "function", function{c.Name, c.Args}})
 			if c.Done() {
 				r := resultOf(c)
-				content := r.text()
+				content := dialect.ResultText(r.Content, r.Structured, r.Message)
 				results = append(results, message{ID: resultID(c.CallID), Role: "tool", Content: &content, CallID: c.CallID, Metadata: r.metadata()})
 			}
 		}
@@ -124,27 +124,27 @@ func messageOf(s *event.Session, m *event.Message) []message {
 func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
 	var list []dialect.Message
 	if kind == dialect.Reset {
-		list = append(list, frame(`{"type":"RUN_ERROR"`).text("message", "what was asked for is no longer kept; the conversation follows as it is now").
-			text("code", string(event.CodeExpired)).end())
+		list = append(list, object("RUN_ERROR").Text("message", "what was asked for is no longer kept; the conversation follows as it is now").
+			Text("code", string(event.CodeExpired)).Message(""))
 	}
 	run := d.shown(s)
 	if run == nil {
 		return list
 	}
 	e := event.Event{SessionID: s.SessionID, RunID: run.RunID}
-	list = append(list, d.started(e, "").end())
+	list = append(list, d.started(e, "").Message(""))
 	if len(s.State) > 0 {
-		list = append(list, frame(`{"type":"STATE_SNAPSHOT"`).raw("snapshot", s.State).end())
+		list = append(list, object("STATE_SNAPSHOT").Raw("snapshot", s.State).Message(""))
 	}
-	list = append(list, frame(`{"type":"MESSAGES_SNAPSHOT"`).value("messages", noneNil(told(s, run))).end())
+	list = append(list, object("MESSAGES_SNAPSHOT").Value("messages", noneNil(told(s, run))).Message(""))
 	for _, a := range s.Public().Activities {
-		list = append(list, begin("ACTIVITY_SNAPSHOT", e).text("messageId", a.ActivityID).text("activityType", a.Kind).raw("content", a.Content).end())
+		list = append(list, begin("ACTIVITY_SNAPSHOT", e).Text("messageId", a.ActivityID).Text("activityType", a.Kind).Raw("content", a.Content).Message(""))
 	}
 	if run.Status.Terminal() {
 		return append(list, d.over(s, e, run)...)
 	}
 	if run.ExpiresAt != nil {
-		return append(list, after{d, e, s}.parks().end())
+		return append(list, after{d, e, s}.parks().Message(""))
 	}
 	for _, r := range s.Runs {
 		if r.StartedAt != nil && !r.Status.Terminal() && (r == run || r.ParentRunID != "") {
@@ -187,11 +187,11 @@ func (d Dialect) shown(s *event.Session) *event.Run {
 func (d Dialect) over(s *event.Session, e event.Event, r *event.Run) []dialect.Message {
 	switch r.Status {
 	case event.Failed:
-		return begin("RUN_ERROR", e).text("message", r.Error.Message).text("code", string(r.Error.Code)).alone()
+		return begin("RUN_ERROR", e).Text("message", r.Error.Message).Text("code", string(r.Error.Code)).One("")
 	case event.Cancelled:
 		return after{d, e, s}.cancelled(event.RunCancelledData{By: r.By, Reason: r.Reason})
 	}
-	return d.run(begin("RUN_FINISHED", e), e).alone()
+	return d.run(begin("RUN_FINISHED", e), e).One("")
 }
 
 // opened opens again what a run has open: deltas of it follow.
@@ -202,7 +202,7 @@ func (d Dialect) opened(s *event.Session, r *event.Run) (list []dialect.Message)
 		list = append(list, runStarted(d, e, event.RunStartedData{Agent: r.Agent, ParentCallID: r.ParentCallID})...)
 	}
 	if r.Book.InStep {
-		list = append(list, begin("STEP_STARTED", e).text("stepName", stepName(r.Book.Step)).end())
+		list = append(list, begin("STEP_STARTED", e).Text("stepName", stepName(r.Book.Step)).Message(""))
 	}
 	if r != writer(s) {
 		return list
@@ -211,7 +211,7 @@ func (d Dialect) opened(s *event.Session, r *event.Run) (list []dialect.Message)
 	if n := len(s.Messages); n > 0 && s.Messages[n-1].Status == event.Streaming {
 		m := s.Messages[n-1]
 		parts = m.Parts
-		list = append(list, begin("TEXT_MESSAGE_START", e).text("messageId", m.MessageID).text("role", string(m.Role)).end())
+		list = append(list, begin("TEXT_MESSAGE_START", e).Text("messageId", m.MessageID).Text("role", string(m.Role)).Message(""))
 	}
 	for _, p := range parts {
 		if p.Streaming && !p.Internal {
