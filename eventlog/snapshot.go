@@ -121,24 +121,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 
 // Catch applies to a fold what it lacks up to head.
 func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
-	for f, err := range l.Read(ctx, k, s.Seq, head) {
-		if err != nil {
-			return err
-		}
-		events, err := f.Events()
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			if e.Seq <= s.Seq {
-				continue
-			}
-			if err := s.Apply(e); err != nil {
-				return fmt.Errorf("fold %s: %w", k, err)
-			}
-		}
-	}
-	return nil
+	return l.CatchTo(ctx, k, s, head.Seq, head)
 }
 
 // snapshot returns the stored fold if it can be used, else nil: then the events

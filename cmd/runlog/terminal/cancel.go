@@ -20,11 +20,7 @@ func cancelCommand(ctx context.Context, env Env, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.json {
-		return writeJSON(env.Stdout, run)
-	}
-	_, err = fmt.Fprintln(env.Stdout, cancelLine(args[0], run.Status))
-	return err
+	return env.tellRun(f, run, cancelLine(args[0], run.Status))
 }
 
 // cancelLine tells what is true of the run now, which may be that it was faster.

@@ -48,17 +48,23 @@ func words(kind, end string) string {
 }
 
 func (r *Response) argsDelta(e event.Event) {
-	id, text, ok := dialect.Delta(e.Data)
-	if !ok {
+	i, text := r.delta(e)
+	if i == nil {
 		return
 	}
-	var name string
-	if json.Unmarshal(id, &name) != nil || r.byID[name] == nil {
-		return
-	}
-	i := r.byID[name]
 	kind := words(i.kind, "delta")
 	r.emit(kind, r.about(kind, i, len(text)).Raw("delta", text))
+}
+
+// delta returns a delta's text, as JSON, and the item that it goes on with; nil if
+// there is none.
+func (r *Response) delta(e event.Event) (*item, json.RawMessage) {
+	id, text, ok := dialect.Delta(e.Data)
+	var name string
+	if !ok || json.Unmarshal(id, &name) != nil {
+		return nil, nil
+	}
+	return r.byID[name], text
 }
 
 func (r *Response) toolArgs(_ event.Event, d event.ToolArgsData) {

@@ -187,15 +187,12 @@ func (r *Response) reasoningStarted(_ event.Event, d event.ReasoningStartedData)
 }
 
 func (r *Response) reasoningDelta(e event.Event) {
-	id, text, ok := dialect.Delta(e.Data)
-	if !ok {
+	i, text := r.delta(e)
+	if i == nil {
 		return
 	}
-	var name string
-	if json.Unmarshal(id, &name) != nil || r.byID[name] == nil {
-		return
-	}
-	r.emit("response.reasoning_summary_text.delta", r.about("response.reasoning_summary_text.delta", r.byID[name], len(text)).Value("summary_index", 0).Raw("delta", text))
+	const kind = "response.reasoning_summary_text.delta"
+	r.emit(kind, r.about(kind, i, len(text)).Value("summary_index", 0).Raw("delta", text))
 }
 
 func (r *Response) reasoningCompleted(_ event.Event, d event.ReasoningCompletedData) {
