@@ -15,8 +15,16 @@ import (
 // bodyTimeout bounds how long a client may take to send a JSON body.
 const bodyTimeout = 30 * time.Second
 
-// readBody reads a whole body of at most limit bytes.
+// readBody reads a whole body of at most limit bytes, which has to be UTF-8.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := readBytes(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return body, checkUTF8(body)
+}
+
+func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // a recorder in a test has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -40,11 +48,14 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	return decode(raw, v)
 }
 
-// decode reads JSON strictly: one value, no members that v does not have. An
-// empty body leaves v as it is.
+// decode reads JSON strictly: one value of UTF-8, no members that v does not
+// have, none twice. An empty body leaves v as it is.
 func decode(body []byte, v any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
+	}
+	if err := checkUTF8(body); err != nil {
+		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -55,7 +66,7 @@ func decode(body []byte, v any) error {
 		line, column := place(body, dec.InputOffset())
 		return bad("", "the JSON value ends at line %d, column %d, but more follows", line, column)
 	}
-	return nil
+	return checkMembers(body)
 }
 
 // jsonProblem says where and what.

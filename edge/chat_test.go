@@ -179,11 +179,15 @@ func TestArtifactsWithRanges(t *testing.T) {
 	if info.Bytes != 10 || info.Name != "北京.txt" || string(e.get(200, info.URL)) != "0123456789" {
 		t.Errorf("%+v", info)
 	}
-	for rng, want := range map[string]string{"bytes=2-4": "206 234", "bytes=-3": "206 789", "bytes=8-": "206 89", "bytes=20-": "416", "bytes=x": "200 0123456789"} {
+	for rng, want := range map[string]string{"bytes=2-4": "206 234", "bytes=-3": "206 789", "bytes=8-": "206 89", "bytes=20-": "416 {", "bytes=x": "200 0123456789"} {
 		resp := e.do("GET", info.URL, "", "Range", rng)
 		body := wantStatus(t, resp, resp.StatusCode)
 		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", rng, got, want)
+		}
+		if resp.StatusCode == 416 && (as[problem](t, body).Status != 416 || resp.Header.Get("Content-Type") != "application/problem+json" ||
+			resp.Header.Get("Content-Range") != "bytes */10" || strings.Contains(resp.Header.Get("Cache-Control"), "immutable")) {
+			t.Errorf("%s: %v %s", rng, resp.Header, body)
 		}
 	}
 	resp := e.do("HEAD", info.URL, "")

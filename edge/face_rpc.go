@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -34,13 +35,13 @@ var rpcNull = json.RawMessage("null")
 // stream: notifications, one a line, and the answer as the last line. In a batch
 // or as a notification, and with stream: false, they answer with the run's place.
 func (s *Server) rpc(w http.ResponseWriter, r *http.Request, c *call) error {
-	body, err := readBody(w, r, s.opts.MaxBody)
+	body, err := readBytes(w, r, s.opts.MaxBody)
 	if err != nil {
 		return err
 	}
 	body = bytes.TrimSpace(body)
-	if !json.Valid(body) {
-		return writeRPC(w, rpcAnswer{ID: rpcNull, Error: &rpcError{Code: rpcParse, Message: "the body is not JSON"}})
+	if !json.Valid(body) || !utf8.Valid(body) {
+		return writeRPC(w, rpcAnswer{ID: rpcNull, Error: &rpcError{Code: rpcParse, Message: "the body is not JSON in UTF-8"}})
 	}
 	if body[0] == '[' {
 		return s.rpcBatch(w, r, c, body)
@@ -98,6 +99,9 @@ func readRPC(raw []byte) (q *rpcCall, refused *rpcAnswer) {
 		id = q.ID
 	}
 	params := len(q.Params) == 0 || q.Params[0] == '{' || q.Params[0] == '['
+	if err == nil {
+		err = checkMembers(raw)
+	}
 	if err != nil || q.Version != "2.0" || q.Method == "" || q.ID != nil && string(id) != string(q.ID) || !params {
 		return nil, &rpcAnswer{ID: id, Error: &rpcError{Code: rpcInvalid,
 			Message: `not a JSON-RPC 2.0 request: send {"jsonrpc":"2.0","id":…,"method":…,"params":{…}}`}}

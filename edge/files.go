@@ -50,8 +50,38 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c *call) er
 	if redirect {
 		return s.redirectArtifact(w, r, o.Info().Key)
 	}
-	return artifacts.Serve(w, r, o)
+	return artifacts.Serve(&rangeAnswer{ResponseWriter: w, bytes: o.Info().Bytes}, r, o)
 }
+
+// A rangeAnswer tells as a problem that a range is not there, which net/http tells
+// as text.
+type rangeAnswer struct {
+	http.ResponseWriter
+	bytes   int64
+	refused bool
+}
+
+func (w *rangeAnswer) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Content-Security-Policy"} {
+		h.Del(name)
+	}
+	writeProblem(w.ResponseWriter, problem(status, event.CodeBadRequest, "the range is not within the artifact's %d bytes", w.bytes))
+}
+
+func (w *rangeAnswer) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap leads http.ResponseController to the connection.
+func (w *rangeAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func artifactError(err error, id string) error {
 	if errors.Is(err, artifacts.ErrNotFound) || errors.Is(err, artifacts.ErrBadKey) {

@@ -68,6 +68,7 @@ func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
 	q := r.URL.Query()
 	q.Del("after")
 	q.Del("last_event_id")
+	q.Del("lastEventId")
 	r.URL.RawQuery = q.Encode()
 	req, err := s.streamRequest(r, c, native.Dialect{})
 	if err != nil {

@@ -156,6 +156,9 @@ func (k *socket) accept(w http.ResponseWriter) bool {
 // serve identifies the client, learns where to begin and streams.
 func (k *socket) serve(h handler) error {
 	r, s := k.req, k.srv
+	if err := checkQuery(r, r.Pattern); err != nil {
+		return err
+	}
 	secret, byCookie := auth.Presented(r)
 	q := r.URL.Query()
 	err := s.identifyFollower(r, k.call, secret, byCookie)
@@ -163,7 +166,7 @@ func (k *socket) serve(h handler) error {
 	if err != nil && !unknown {
 		return err
 	}
-	if unknown || !q.Has("after") && !q.Has("last_event_id") && !q.Has("snapshot") {
+	if unknown || !q.Has("after") && !q.Has("last_event_id") && !q.Has("lastEventId") && !q.Has("snapshot") {
 		o, err := k.opening()
 		if err != nil {
 			return err

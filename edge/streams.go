@@ -86,21 +86,23 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 	}
 	follow, err := boolParam(r, "follow", true)
 	// A client that reconnects to the same URL already has its snapshot.
-	req.Snapshot, req.NoFollow = snapshot && r.Header.Get("Last-Event-ID") == "", !follow
+	req.Snapshot, req.NoFollow = snapshot && reconnected(r) == "", !follow
 	return req, err
 }
 
-// cursor is where a client has got to. The header wins: a client that reconnects
-// sends it to the URL that it began with.
+// cursor is where a client has got to. What a client says when it reconnects wins
+// over the URL that it began with: the header, or the parameter of EventSource's
+// polyfills.
 func cursor(r *http.Request) string {
-	if id := r.Header.Get("Last-Event-ID"); id != "" {
+	if id := reconnected(r); id != "" {
 		return id
 	}
 	q := r.URL.Query()
-	if after := q.Get("after"); after != "" {
-		return after
-	}
-	return q.Get("last_event_id")
+	return orWord(q.Get("after"), q.Get("last_event_id"))
+}
+
+func reconnected(r *http.Request) string {
+	return orWord(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("lastEventId"))
 }
 
 // transport chooses by Accept; a client that takes anything gets def.

@@ -1,0 +1,74 @@
+package edge
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// queries are what each route of openapi.json takes in its query, by pattern. The
+// value says whether a parameter may be repeated.
+var queries = sync.OnceValue(func() map[string]map[string]bool {
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Explode  bool
+			}
+		}
+	}
+	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
+		panic("openapi.json: " + err.Error()) // it is built in, and a test reads it
+	}
+	all := map[string]map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			known := map[string]bool{}
+			for _, p := range op.Parameters {
+				if p.In == "query" {
+					known[p.Name] = p.Explode
+				}
+			}
+			all[strings.ToUpper(method)+" "+path] = known
+		}
+	}
+	return all
+})
+
+// checkQuery refuses what a route of runlog's own does not know: ?afer=41 must not
+// replay everything. Faces of other protocols take what their clients add.
+func checkQuery(r *http.Request, pattern string) error {
+	if r.URL.RawQuery == "" || !strings.Contains(pattern, " /v1/") {
+		return nil
+	}
+	known, ours := queries()[pattern]
+	if !ours {
+		return nil
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("", "the query cannot be read: %s; percent-encode what it holds", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		repeats, ok := known[name]
+		if !ok {
+			return unknownQuery(name, known)
+		}
+		if len(q[name]) > 1 && !repeats {
+			return bad(name, "%s is there %d times in the query; send it once", name, len(q[name]))
+		}
+	}
+	return nil
+}
+
+func unknownQuery(name string, known map[string]bool) error {
+	p := bad(name, "there is no parameter %q here", name)
+	if p.Known = slices.Sorted(maps.Keys(known)); len(p.Known) > 0 {
+		p.Detail += "; known: " + strings.Join(p.Known, ", ")
+	}
+	return p
+}
