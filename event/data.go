@@ -96,7 +96,7 @@ type (
 	}
 	SessionReleasedData struct {
 		Worker string `json:"worker"`
-		Reason string `json:"reason,omitempty"` // drain: the run goes on elsewhere
+		Reason string `json:"reason,omitempty"` // drain, no_agent: the run goes on elsewhere
 	}
 	// RunQueuedData keeps all of an invoke that cannot start yet: the log, not
 	// the inbox, is where it waits.

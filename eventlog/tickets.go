@@ -85,6 +85,7 @@ type Ticket struct {
 	Key       Key
 	Delivered int    // how often it was handed out: 1, 2, …
 	Pos       uint64 // its stream position, the same each time
+	Placed    time.Time
 
 	log *Log
 	ack string // where to answer
@@ -126,7 +127,7 @@ func (t *Tickets) ticket(msg *nats.Msg) (*Ticket, error) {
 	if err != nil {
 		return nil, errors.Join(err, t.log.answer(msg.Reply, never))
 	}
-	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), Pos: meta.Sequence.Stream, log: t.log, ack: msg.Reply}, nil
+	return &Ticket{Key: k, Delivered: int(meta.NumDelivered), Pos: meta.Sequence.Stream, Placed: meta.Timestamp, log: t.log, ack: msg.Reply}, nil
 }
 
 // KeepAlive extends the ticket by a lease. Its failure is no loss of ownership.
@@ -141,3 +142,8 @@ func (t *Ticket) Release(ctx context.Context) error {
 
 // Return gives the ticket to another worker at once.
 func (t *Ticket) Return() error { return t.log.answer(t.ack, notNow) }
+
+// ReturnIn gives the ticket to any worker after a while.
+func (t *Ticket) ReturnIn(wait time.Duration) error {
+	return t.log.answer(t.ack, fmt.Sprintf(`%s {"delay":%d}`, notNow, wait.Nanoseconds()))
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,7 @@ type turn struct {
 	beatAt    beatState
 	runs      int
 	takeover  bool
+	nobody    bool        // no other worker has taken the session for want of its agent
 	held      atomic.Bool // messages wait for the step's end
 	startedAt time.Time   // of a run that has not said anything yet; guarded by the journal
 
@@ -86,6 +86,9 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 	}
 	if len(waiting) == 0 && fold.Idle() {
 		return t.leave(ctx, fold, head)
+	}
+	if t.elsewhere(fold, head, waiting) {
+		return t.pass()
 	}
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
@@ -249,8 +252,11 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 			break
 		}
 		if err := t.perform(ctx, drain, run); err != nil {
-			if errors.Is(err, agent.ErrDrained) {
+			switch {
+			case errors.Is(err, agent.ErrDrained):
 				return t.handOver(ctx)
+			case errors.Is(err, errElsewhere):
+				return t.handOn(ctx)
 			}
 			return err
 		}
@@ -293,10 +299,6 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	if t.fold.Book.Claims >= poisoned {
 		return t.bury(ctx, run)
 	}
-	a := t.w.agents[run.Agent]
-	if a == nil {
-		return t.fail(ctx, run, event.CodeNotFound, fmt.Sprintf("this worker has no agent %q; it has %s", run.Agent, strings.Join(t.w.names(), ", ")))
-	}
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.setRunning(runID, cancel)
@@ -304,6 +306,10 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	signals := t.signals(nil)
 	if err := t.takeRunning(ctx); err != nil { // what ends it may be waiting already
 		return err
+	}
+	a := t.w.agents[run.Agent]
+	if a == nil {
+		return t.without(runCtx, run)
 	}
 	take := t.takeWhileRunning(ctx)
 	draining, stopGrace := t.drained(drain, cancel)
@@ -396,14 +402,6 @@ func (t *turn) fail(ctx context.Context, run *event.Run, code event.Code, messag
 	return agent.Fail(ctx, run.RunID, &agent.Failure{Code: code, Message: message}, agent.Deps{Journal: t.journal, Redactor: t.w.opts.Redactor})
 }
 
-func (w *Worker) names() []string {
-	names := make([]string, 0, len(w.agents))
-	for name := range w.agents {
-		names = append(names, name)
-	}
-	return names
-}
-
 func (t *turn) ended(runID string) {
 	run := t.View().Run(runID)
 	if f := t.w.opts.Observe.Ended; f != nil {
@@ -436,9 +434,7 @@ func (t *turn) drained(drain context.Context, cancel context.CancelCauseFunc) (<
 // handOver leaves a run to another worker: the claim is released and the ticket
 // handed back, so that it goes on at once.
 func (t *turn) handOver(ctx context.Context) error {
-	e := event.New(event.SessionReleased, event.SessionReleasedData{Worker: t.w.id, Reason: "drain"})
-	e.Internal = true
-	if err := t.Append(e); err != nil {
+	if err := t.released("drain"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -449,12 +445,28 @@ func (t *turn) handOver(ctx context.Context) error {
 	return errors.Join(agent.ErrDrained, err, t.w.idle(), t.ticket.Return())
 }
 
+// handOn leaves a run to a worker that has its agent.
+func (t *turn) handOn(ctx context.Context) error {
+	if err := t.released("no_agent"); err != nil {
+		return err
+	}
+	if err := t.Sync(ctx); err != nil {
+		return err
+	}
+	return t.pass()
+}
+
+// released says in the log that this worker has let go of the session.
+func (t *turn) released(reason string) error {
+	e := event.New(event.SessionReleased, event.SessionReleasedData{Worker: t.w.id, Reason: reason})
+	e.Internal = true
+	return t.Append(e)
+}
+
 // letGo releases an idle session.
 func (t *turn) letGo(ctx context.Context) error {
 	if t.View().Seq > 0 {
-		e := event.New(event.SessionReleased, event.SessionReleasedData{Worker: t.w.id})
-		e.Internal = true
-		if err := t.Append(e); err != nil {
+		if err := t.released(""); err != nil {
 			return err
 		}
 		if err := t.Sync(ctx); err != nil {

@@ -26,6 +26,9 @@ type Options struct {
 	Logger   *slog.Logger
 	Observe  Observer
 	Tunables agent.Tunables
+	// Elsewhere is how long a run waits for a worker that has its agent, default
+	// 5 min; then a worker without it fails the run.
+	Elsewhere time.Duration
 	// Exclusive says that no other worker can be alive, because this process
 	// has the log to itself: a claim that was not released is a dead one's.
 	Exclusive bool
@@ -37,6 +40,7 @@ type Options struct {
 type Observer struct {
 	Started   func(queued time.Duration) // a run began so long after its command came
 	Takeover  func()
+	Passed    func() // a ticket went back for want of its session's agent
 	Ended     func(status event.Status, took time.Duration, usage event.Usage)
 	FirstText func(after time.Duration) // of a run
 }
@@ -64,6 +68,9 @@ func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agen
 	}
 	if opts.Grace == 0 {
 		opts.Grace = 10 * time.Second
+	}
+	if opts.Elsewhere == 0 {
+		opts.Elsewhere = 5 * time.Minute
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -175,6 +182,8 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 	switch {
 	case err == nil:
 		t.log.Info("turn", attrs...)
+	case errors.Is(err, errElsewhere):
+		t.log.Debug("turn passed on", append(attrs, "err", err)...)
 	case errors.Is(err, agent.ErrDrained), errors.Is(err, eventlog.ErrFenced):
 		t.log.Info("turn handed over", append(attrs, "err", err)...)
 	default:

@@ -131,7 +131,12 @@ func (b *bench) submit(cmd event.Command) {
 
 func (b *bench) invoke(runID, text string) {
 	b.t.Helper()
-	b.submit(event.Command{Kind: event.Invoke, RunID: runID, TraceID: "t1", Agent: "a", Messages: []event.InputMessage{
+	b.invokes("a", runID, text)
+}
+
+func (b *bench) invokes(agent, runID, text string) {
+	b.t.Helper()
+	b.submit(event.Command{Kind: event.Invoke, RunID: runID, TraceID: "t1", Agent: agent, Messages: []event.InputMessage{
 		{MessageID: "msg_" + runID, Role: event.RoleUser, Parts: []event.Part{event.TextPart(text)}}}})
 }
 

@@ -22,6 +22,7 @@ type settings struct {
 	agents                              string
 	partitions, replicas, slots         int
 	lease, grace, heartbeat, drainDelay time.Duration
+	elsewhere                           time.Duration
 	tenantRate, tenantStreams           int
 	tlsCert, tlsKey, origins            string
 	syncMode                            string
@@ -87,6 +88,7 @@ func workerSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.agents, "agents", "AGENTS", "", "directory of agent files; empty: ./agents, or the demo agent")
 	number(f, &s.slots, "slots", "SLOTS", 64, "sessions at once")
 	span(f, &s.grace, "grace", "GRACE", 10*time.Second, "for running tools when the worker stops")
+	span(f, &s.elsewhere, "elsewhere", "ELSEWHERE", 5*time.Minute, "for a run to find a worker that has its agent")
 }
 
 func devSettings(f *flag.FlagSet, s *settings) {

@@ -92,11 +92,11 @@ func (r *Run) carryOn(ctx context.Context) error {
 	return r.finish(ctx, r.steps(ctx))
 }
 
-// Fail ends a run that its owner will not continue.
+// Fail ends a run that its owner will not continue; as cancelled, if ctx was.
 func Fail(ctx context.Context, runID string, f *Failure, deps Deps) error {
 	run := deps.Journal.View().Run(runID)
 	r := &Run{Deps: deps, id: runID, traceID: run.TraceID, internal: run.Book.Internal}
-	return r.end(ctx, string(f.Code), r.failed(f))
+	return r.finish(ctx, f)
 }
 
 // finish writes the terminal event that err asks for; other errors pass.
