@@ -89,13 +89,13 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 	g.SetLimit(16)
 	for i, id := range ids {
 		g.Go(func() error {
-			k, err := s.findSession(ctx, &call{who: c.who}, id)
+			k, err := sessionKey(&call{who: c.who}, id)
 			if err != nil {
 				return err
 			}
 			req := base
 			req.Key, req.After = k, at.At[i]
-			v, err := s.hub.View(ctx, req)
+			v, err := s.view(ctx, req)
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ func (s *Server) lookUpRun(ctx context.Context, c *call, id string) (runPlace, e
 	if event.CheckID("run id", id) != nil {
 		return runPlace{}, notFound("run", id)
 	}
-	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	ref, err := s.findRef(ctx, c.who.Tenant, id)
 	if err == nil {
 		return placeOf(c.who.Tenant, ref), nil
 	}

@@ -95,6 +95,7 @@ type Server struct {
 	agents  agentCache
 	metrics *metrics
 	secret  lazySecret
+	places  places
 	quotas  quotas
 	handler http.Handler
 	sockets sync.WaitGroup // WebSockets and their commands, which no http.Server waits for

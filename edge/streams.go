@@ -48,7 +48,7 @@ func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) erro
 
 // sessionEvents streams a session with its future runs.
 func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request, c *call) error {
-	k, err := s.findSession(r.Context(), c, r.PathValue("session"))
+	k, err := sessionKey(c, r.PathValue("session"))
 	if err != nil {
 		return err
 	}
@@ -198,12 +198,26 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req str
 		return err
 	}
 	defer done()
-	v, err := s.hub.View(ctx, req)
+	v, err := s.view(ctx, req)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
 	return s.serve(ctx, w, c, v, req)
+}
+
+// view subscribes to a run that was found, or to a session if it is there: the
+// answer that says where its log ends says that too.
+func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, error) {
+	v, err := s.hub.View(ctx, req)
+	if err != nil || req.RunID != "" || v.HasEvents() {
+		return v, err
+	}
+	if err := s.confirm(ctx, req.Key); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
 }
 
 // admit counts a stream in; its context ends when the edge drains.
@@ -293,23 +307,37 @@ func ending(err error, req stream.Request) string {
 // endings lists what ending returns.
 var endings = []string{"history", "run_over", "drain", "slow_client", "log", "client", "connection"}
 
-// findSession answers for a session that has events or commands; another
-// tenant's is not there.
-func (s *Server) findSession(ctx context.Context, c *call, id string) (eventlog.Key, error) {
+// sessionKey is where a session would be, for callers whom it may concern.
+func sessionKey(c *call, id string) (eventlog.Key, error) {
 	k := eventlog.Key{Tenant: c.who.Tenant, Session: id}
 	c.note("session", id)
 	if event.CheckID("session id", id) != nil || !c.who.Reaches(id, "") {
 		return k, notFound("session", id)
 	}
+	return k, nil
+}
+
+// findSession answers for a session that has events or commands; another
+// tenant's is not there.
+func (s *Server) findSession(ctx context.Context, c *call, id string) (eventlog.Key, error) {
+	k, err := sessionKey(c, id)
+	if err != nil || s.hub.HasEvents(k) {
+		return k, err
+	}
+	return k, s.confirm(ctx, k)
+}
+
+// confirm asks the log's leader whether there is such a session.
+func (s *Server) confirm(ctx context.Context, k eventlog.Key) error {
 	for range 2 { // a command may turn into events between the two looks
 		head, err := s.Log.Head(ctx, k)
 		if err != nil || head.Seq > 0 {
-			return k, err
+			return err
 		}
 		waiting, err := s.Log.Inbox(ctx, k)
 		if err != nil || slices.ContainsFunc(waiting, func(w eventlog.Waiting) bool { return w.Kind == event.Invoke }) {
-			return k, err
+			return err
 		}
 	}
-	return k, notFound("session", id)
+	return notFound("session", k.Session)
 }

@@ -216,7 +216,9 @@ func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last
 	return w, nil
 }
 
-// subscribe returns a watch whose live frames wait until it is filled.
+// subscribe returns a watch whose live frames wait until it is filled. The head
+// is asked for behind the subscription, on the same connection: what was stored
+// before the server knew the one is in the answer to the other.
 func (lv *Live) subscribe(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from, filling: true}
@@ -232,12 +234,6 @@ func (lv *Live) subscribe(ctx context.Context, k Key, from Head, sink Sink) (*Wa
 	w.sub = sub
 	lv.mu.Unlock()
 	if err != nil {
-		w.Close()
-		return nil, unavailable(fmt.Errorf("watch %s: %w", k, err))
-	}
-	// Whatever was stored before the server knew the subscription is in the
-	// head that the leader gives after this round trip.
-	if err := lv.log.nc.FlushTimeout(5 * time.Second); err != nil && !lv.log.nc.IsReconnecting() {
 		w.Close()
 		return nil, unavailable(fmt.Errorf("watch %s: %w", k, err))
 	}

@@ -30,6 +30,16 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 	if seq == 1 {
 		return 1, nil
 	}
+	if head.First == 0 { // as Before gives it
+		f, err := l.frameAt(ctx, k, head.Pos)
+		if errors.Is(err, ErrNotFound) {
+			return head.Pos, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		head = f.head()
+	}
 	at := head
 	for range stepsBack {
 		if at.First <= seq || at.Prev == 0 {

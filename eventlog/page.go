@@ -57,3 +57,12 @@ func cut(frames []Frame, size int) []Frame {
 
 // End is the position after a frame, to read on from.
 func (f Frame) End() Head { return f.head() }
+
+// Before is the end of the log as it was before a frame, of which First and Prev
+// are not known.
+func (f Frame) Before() Head {
+	if f.First == 0 {
+		return Head{}
+	}
+	return Head{Seq: f.First - 1, Pos: f.Prev}
+}

@@ -141,13 +141,28 @@ func (h *Hub) open(t *topic) {
 var errClosed = errors.New("the edge is stopping")
 
 // leave takes a viewer from a topic. The last one leaves it to linger, for those
-// who come back.
+// who come back, unless it has nothing: whoever asks for sessions that are not
+// there leaves no trace.
 func (h *Hub) leave(t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.viewers--; t.viewers == 0 && h.topics[t.key] == t {
-		t.idle = time.AfterFunc(h.opts.Linger, func() { h.expire(t) })
+	if t.viewers--; t.viewers > 0 || h.topics[t.key] != t {
+		return
 	}
+	if t.opened && !t.hasEvents() {
+		h.remove(t)
+		return
+	}
+	t.idle = time.AfterFunc(h.opts.Linger, func() { h.expire(t) })
+}
+
+// HasEvents reports whether the session is watched here and is known to have
+// events. False says nothing.
+func (h *Hub) HasEvents(k eventlog.Key) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[k]
+	return t != nil && t.opened && t.hasEvents()
 }
 
 func (h *Hub) expire(t *topic) {

@@ -182,6 +182,31 @@ func TestTopicsGoWithTheirViewers(t *testing.T) {
 	}
 }
 
+// Asking for sessions that are not there leaves nothing behind.
+func TestATopicWithoutEventsDoesNotLinger(t *testing.T) {
+	l := openLog(t)
+	h := New(l, l.NewLive(), Options{Linger: time.Hour})
+	defer h.Close()
+	for _, session := range []string{"none", "s"} {
+		k := eventlog.Key{Tenant: "default", Session: session}
+		if session == "s" {
+			fill(t, l, said("x"))
+		}
+		v, err := h.View(t.Context(), Request{Key: k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := session == "s"
+		if v.HasEvents() != there || h.HasEvents(k) != there {
+			t.Errorf("%s: %v, %v", session, v.HasEvents(), h.HasEvents(k))
+		}
+		v.Close()
+		if got := h.Topics() == 1; got != there {
+			t.Errorf("%s: topic stays: %v", session, got)
+		}
+	}
+}
+
 func TestRingIsBounded(t *testing.T) {
 	l := openLog(t)
 	w := l.Writer(key, eventlog.Head{})

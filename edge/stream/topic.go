@@ -26,7 +26,8 @@ type topic struct {
 	mu     sync.Mutex
 	ring   []*entry // the events base+1 … head.Seq
 	base   event.Seq
-	cost   int // of ring
+	before eventlog.Head // the frame that ends with base, as far as it is known
+	cost   int           // of ring
 	head   eventlog.Head
 	news   chan struct{} // closed when anything here changes
 	broken error         // no frame follows
@@ -57,7 +58,8 @@ func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
 
 func (t *topic) begin(last eventlog.Frame) {
 	t.mu.Lock()
-	t.base = max(last.First, 1) - 1
+	t.before = last.Before()
+	t.base = t.before.Seq
 	t.head.Seq = t.base
 	t.mu.Unlock()
 	t.add(last, entries(last, t.unreadable))
@@ -122,6 +124,12 @@ func (t *topic) trim(size int) {
 	}
 }
 
+func (t *topic) hasEvents() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head.Seq > 0
+}
+
 func (t *topic) tell() {
 	close(t.news)
 	t.news = make(chan struct{})
@@ -129,8 +137,9 @@ func (t *topic) tell() {
 
 // An outlook is what a viewer finds from its position on.
 type outlook struct {
-	entries []*entry // what follows, from the ring
-	behind  bool     // what follows is not in the ring: read the log through head
+	entries []*entry      // what follows, from the ring
+	behind  bool          // what follows is not in the ring: read the log
+	through eventlog.Head // how far, if behind: the ring has the rest
 	broken  bool
 	head    eventlog.Head
 	news    <-chan struct{} // closed when a new look pays
@@ -145,7 +154,10 @@ func (t *topic) look(after event.Seq, into []*entry) outlook {
 	case after >= t.head.Seq:
 		o.broken = t.broken != nil
 	case after < t.base:
-		o.behind = true
+		o.behind, o.through = true, t.head
+		if t.before.Seq == t.base {
+			o.through = t.before
+		}
 	default:
 		o.entries = into[:copy(into, t.ring[after-t.base:])]
 	}

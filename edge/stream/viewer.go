@@ -103,6 +103,9 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 // Close leaves the session.
 func (v *Viewer) Close() { v.hub.leave(v.topic) }
 
+// HasEvents reports whether the session is known to have events.
+func (v *Viewer) HasEvents() bool { return v.topic.hasEvents() }
+
 // Prepare finds out what must be known before a stream begins. over: the run has
 // ended and the client has all of it. *AheadError if the cursor is beyond the log.
 func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
@@ -237,7 +240,7 @@ func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done 
 	switch {
 	case o.behind:
 		v.replaying = v.req.Catchup.merges()
-		return v.catchUp(ctx, out, o.head, tick)
+		return v.catchUp(ctx, out, o.through, tick)
 	case o.broken:
 		return false, v.rejoin(ctx, out, tick)
 	}

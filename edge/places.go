@@ -1,0 +1,56 @@
+package edge
+
+import (
+	"context"
+	"sync"
+
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// places remembers entries of the runs index, which do not change once the run is
+// accepted: whoever comes back to a run needs no look at the log to find it.
+type places struct {
+	mu sync.Mutex
+	of map[runName]eventlog.RunRef
+}
+
+type runName struct{ tenant, run string }
+
+// maxPlaces bounds the memory of places, to about 4 MB.
+const maxPlaces = 8192
+
+// findRef is Log.FindRun, asked once for each accepted run.
+func (s *Server) findRef(ctx context.Context, tenant, runID string) (eventlog.RunRef, error) {
+	at := runName{tenant, runID}
+	if ref, ok := s.places.get(at); ok {
+		return ref, nil
+	}
+	ref, err := s.Log.FindRun(ctx, tenant, runID)
+	if err == nil && ref.Accepted {
+		s.places.put(at, ref)
+	}
+	return ref, err
+}
+
+func (p *places) get(at runName) (ref eventlog.RunRef, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ref, ok = p.of[at]
+	return ref, ok
+}
+
+// put makes room by forgetting any other one: it can be looked up again.
+func (p *places) put(at runName, ref eventlog.RunRef) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[runName]eventlog.RunRef{}
+	}
+	for other := range p.of {
+		if len(p.of) < maxPlaces {
+			break
+		}
+		delete(p.of, other)
+	}
+	p.of[at] = ref
+}
