@@ -12,6 +12,7 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/runlog-dev/runlog/catalog"
 	"github.com/runlog-dev/runlog/catalog/catalogtest"
@@ -321,6 +322,26 @@ func eventually(t *testing.T, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Processes that start at once on a new database wait for each other.
+func TestManyProcessesOpenANewDatabaseAtOnce(t *testing.T) {
+	for range 3 {
+		url := sqliteURL(t)
+		var all errgroup.Group
+		for range 6 {
+			all.Go(func() error {
+				db, err := catalog.Open(t.Context(), url, catalog.Options{Migrate: true})
+				if err != nil {
+					return err
+				}
+				return db.Close()
+			})
+		}
+		if err := all.Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}

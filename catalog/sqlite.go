@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	_ "github.com/ncruces/go-sqlite3/driver" // registers sqlite3
@@ -32,7 +33,7 @@ func openSQLite(file string) (engine, error) {
 		return engine{}, err
 	}
 	write.SetMaxOpenConns(1)
-	if err := write.Ping(); err != nil { // sets WAL mode before anyone reads
+	if err := awaitTurn(write.Ping); err != nil { // sets WAL mode before anyone reads
 		return engine{}, errors.Join(fmt.Errorf("%s: %w", path, err), write.Close())
 	}
 	read, err := sql.Open("sqlite3", sqliteURI(path, "query_only(1)"))
@@ -51,6 +52,19 @@ func openSQLite(file string) (engine, error) {
 		sort:    sortSQLite,
 		close:   func() error { return errors.Join(read.Close(), write.Close()) },
 	}, nil
+}
+
+// busy is how long a process waits while others use the database.
+const busy = 10 * time.Second
+
+// awaitTurn tries again as long as the database is locked: of several processes
+// that set WAL mode at once, SQLite refuses all but one without waiting.
+func awaitTurn(do func() error) error {
+	for end := time.Now().Add(busy); ; time.Sleep(10 * time.Millisecond) {
+		if err := do(); !errors.Is(err, sqlite3.BUSY) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // sqliteFile creates the file, since it holds key hashes for its owner alone.
@@ -72,7 +86,7 @@ func sqliteFile(file string) (string, error) {
 // sqliteURI gives the files beside the database, which hold what it holds, its
 // mode. SQLite reads + as itself.
 func sqliteURI(path string, pragmas ...string) string {
-	query := url.Values{"_pragma": append([]string{"busy_timeout(10000)"}, pragmas...), "modeof": {path}}
+	query := url.Values{"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds())}, pragmas...), "modeof": {path}}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(),
 		RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	return u.String()

@@ -97,3 +97,13 @@ func Connect(url, name string, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	return nc, nil
 }
+
+// Attentive has a connection notice within two thirds of a lease that it hears
+// nothing any more, while what it says may still arrive: its beats and tickets
+// would keep everybody else away from sessions with which it cannot go on.
+func Attentive(lease time.Duration) nats.Option {
+	if lease == 0 {
+		lease = defaultLease
+	}
+	return nats.PingInterval(lease / 5) // three of them, with the two pings outstanding
+}

@@ -87,6 +87,8 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Log, error) {
 	return l, nil
 }
 
+const defaultLease = 15 * time.Second
+
 func (o *Options) setDefaults() {
 	if o.Partitions == 0 {
 		o.Partitions = 1
@@ -95,7 +97,7 @@ func (o *Options) setDefaults() {
 		o.Replicas = 1
 	}
 	if o.Lease == 0 {
-		o.Lease = 15 * time.Second
+		o.Lease = defaultLease
 	}
 	if o.RunsKept == 0 {
 		o.RunsKept = 72 * time.Hour

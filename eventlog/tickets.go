@@ -100,7 +100,10 @@ func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 			return err
 		})
 		if errors.Is(err, errSilent) {
-			continue // ask again; Silence tells how long this goes on
+			err = t.log.Flush() // whoever hears nothing must not ask: a ticket sent to it is lost for a lease
+			if err == nil {
+				continue // Silence tells how long this goes on
+			}
 		}
 		if err == nil {
 			t.heard.Store(time.Now().UnixNano())

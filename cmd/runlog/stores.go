@@ -81,7 +81,7 @@ func (st *stores) close() error {
 
 // connect dials the cluster.
 func (s *settings) connect(name string) (*nats.Conn, error) {
-	return eventlog.Connect(s.natsURL, name)
+	return eventlog.Connect(s.natsURL, name, eventlog.Attentive(s.lease))
 }
 
 // snapshots keeps the folds that are too large for JetStream beside the

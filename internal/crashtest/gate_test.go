@@ -50,10 +50,18 @@ type trap struct {
 	mu     sync.Mutex
 	sprung bool
 	hit    chan struct{} // closed when it springs
+	done   chan struct{} // closed when the harm is done
 }
 
 func newTrap(match func(write) bool, when moment, spring func(*worker) bool) *trap {
-	return &trap{match: match, when: when, spring: spring, hit: make(chan struct{})}
+	return &trap{match: match, when: when, spring: spring, hit: make(chan struct{}), done: make(chan struct{})}
+}
+
+// snap springs the trap.
+func (t *trap) snap(w *worker) (late bool) {
+	close(t.hit)
+	defer close(t.done)
+	return t.spring(w)
 }
 
 // catches reports whether this is the write that the trap waits for.
@@ -162,8 +170,7 @@ func (c *conn) publish(m message, to io.Writer) error {
 	switch {
 	case t == nil:
 	case t.when == before:
-		close(t.hit)
-		if !t.spring(c.gate.worker) {
+		if !t.snap(c.gate.worker) {
 			return errCut
 		}
 	default:
@@ -182,8 +189,7 @@ func (c *conn) deliver(m message, to io.Writer) error {
 		delete(c.acks, m.args[0])
 		c.mu.Unlock()
 		if t != nil {
-			close(t.hit)
-			if !t.spring(c.gate.worker) {
+			if !t.snap(c.gate.worker) {
 				return errCut
 			}
 		}
