@@ -15,8 +15,9 @@ import (
 
 // Not every worker must have every agent: a new one comes to them one after the
 // other, and some are kept for workers with a GPU or with secrets of their own. A
-// worker without the agent gives the ticket back, untouched, for another one;
-// when nobody has taken it for Options.Elsewhere, the run fails.
+// worker without the agent hands the ticket, untouched, to one that has it. While
+// there is none the ticket goes back, to be handed out again; when that has gone on
+// for Options.Elsewhere, the run fails.
 
 // errElsewhere: another worker may have the agent.
 var errElsewhere = errors.New("this worker does not have the agent")
@@ -53,13 +54,80 @@ func (t *turn) elsewhere(fold *event.Session, head eventlog.Head, waiting []even
 	return !t.nobody
 }
 
-// pass gives the ticket back, the later the more often that has happened.
-func (t *turn) pass() error {
+// pass hands the ticket to a worker that has the agent, or gives it back for a
+// while.
+func (t *turn) pass(ctx context.Context, name string) error {
 	if t.w.opts.Observe.Passed != nil {
 		t.w.opts.Observe.Passed()
 	}
-	wait := 50 * time.Millisecond << min(t.ticket.Delivered, 5)
-	return errors.Join(errElsewhere, t.ticket.ReturnIn(wait))
+	err := t.ticket.Offer(ctx, name)
+	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrBusy) {
+		wait := 50 * time.Millisecond << min(t.ticket.Delivered, 5)
+		err = errors.Join(err, t.ticket.ReturnIn(wait))
+	}
+	return errors.Join(errElsewhere, err)
+}
+
+// A seat is a slot that waits for a ticket.
+type seat struct {
+	given chan *eventlog.Ticket
+	rise  context.CancelFunc // ends the wait
+}
+
+// sit takes a seat until rise; ctx ends when a ticket is given to it.
+func (w *Worker) sit(ctx context.Context) (context.Context, *seat) {
+	s := &seat{given: make(chan *eventlog.Ticket, 1)}
+	ctx, s.rise = context.WithCancel(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seats = append(w.seats, s)
+	return ctx, s
+}
+
+// leave returns the ticket that was given to the seat, nil if none was.
+func (w *Worker) leave(s *seat) *eventlog.Ticket {
+	s.rise()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.seats, s); i >= 0 {
+		w.seats = slices.Delete(w.seats, i, i+1)
+		return nil
+	}
+	return <-s.given
+}
+
+// give gives a ticket to a free slot, if there is one.
+func (w *Worker) give(t *eventlog.Ticket) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := len(w.seats) - 1
+	if last < 0 {
+		return false
+	}
+	s := w.seats[last]
+	w.seats = w.seats[:last]
+	s.given <- t
+	s.rise()
+	return true
+}
+
+// takeOffers lets other workers hand on what needs an agent of this one.
+func (w *Worker) takeOffers() (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	for name := range w.agents {
+		one, err := w.log.OnOffer(name, w.give)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, one)
+	}
+	return stop, nil
 }
 
 // without ends a run whose agent this worker does not have, or leaves it to

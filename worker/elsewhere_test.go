@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/model"
 )
@@ -74,6 +76,33 @@ func TestASessionGoesFromWorkerToWorker(t *testing.T) {
 		if run.Status != event.Completed {
 			t.Errorf("%s of %s is %s: %+v", run.RunID, run.Agent, run.Status, run.Error)
 		}
+	}
+}
+
+// Two workers with few slots, far more sessions, and each ticket has even chances
+// to come to the wrong one. The lease is so long that none may get lost.
+func TestNoTicketIsLostOnItsWay(t *testing.T) {
+	b := newBench(t, time.Minute)
+	_, passed := b.with("a", says("this is a"), 0)
+	b.with("b", says("this is b"), 0)
+	const sessions = 40
+	for i := range sessions {
+		k := eventlog.Key{Tenant: key.Tenant, Session: fmt.Sprintf("ses_%d", i)}
+		cmd := event.Command{CommandID: "cmd_1", Kind: event.Invoke, SessionID: k.Session, RunID: fmt.Sprintf("run_%d", i), TraceID: "t1",
+			Agent: []string{"a", "b"}[i%2], Time: event.At(time.Now()), Messages: []event.InputMessage{{MessageID: "msg_1", Role: event.RoleUser, Parts: []event.Part{event.TextPart("hi")}}}}
+		if err := errors.Join(b.log.Submit(t.Context(), k, cmd), b.log.Wake(t.Context(), k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range sessions {
+		k := eventlog.Key{Tenant: key.Tenant, Session: fmt.Sprintf("ses_%d", i)}
+		b.untilIn(k, "the end of its run", func(s *event.Session) bool {
+			r := s.Run(fmt.Sprintf("run_%d", i))
+			return r != nil && r.Status == event.Completed
+		})
+	}
+	if passed.Load() == 0 {
+		t.Error("no ticket came to the wrong worker")
 	}
 }
 

@@ -18,7 +18,7 @@ func Metrics(reg prometheus.Registerer) Observer {
 	rate := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "runlog_output_tokens_per_second", Help: "Output tokens of ended runs over their length.", Buckets: prometheus.ExponentialBuckets(1, 2, 12)})
 	takeovers := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_takeovers_total", Help: "Sessions taken over from a worker that did not let go."})
-	passed := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_passed_total", Help: "Tickets given back because the worker does not have the agent."})
+	passed := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_passed_total", Help: "Tickets handed on, or back, because the worker does not have the agent."})
 	reg.MustRegister(queued, first, took, tokens, rate, takeovers, passed)
 	return Observer{
 		Started:   func(d time.Duration) { queued.Observe(d.Seconds()) },

@@ -88,7 +88,7 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 		return t.leave(ctx, fold, head)
 	}
 	if t.elsewhere(fold, head, waiting) {
-		return t.pass()
+		return t.pass(ctx, wanted(fold, waiting))
 	}
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 			case errors.Is(err, agent.ErrDrained):
 				return t.handOver(ctx)
 			case errors.Is(err, errElsewhere):
-				return t.handOn(ctx)
+				return t.handOn(ctx, run)
 			}
 			return err
 		}
@@ -446,14 +446,14 @@ func (t *turn) handOver(ctx context.Context) error {
 }
 
 // handOn leaves a run to a worker that has its agent.
-func (t *turn) handOn(ctx context.Context) error {
+func (t *turn) handOn(ctx context.Context, runID string) error {
 	if err := t.released("no_agent"); err != nil {
 		return err
 	}
 	if err := t.Sync(ctx); err != nil {
 		return err
 	}
-	return t.pass()
+	return t.pass(ctx, t.View().Run(runID).Agent)
 }
 
 // released says in the log that this worker has let go of the session.

@@ -40,7 +40,7 @@ type Options struct {
 type Observer struct {
 	Started   func(queued time.Duration) // a run began so long after its command came
 	Takeover  func()
-	Passed    func() // a ticket went back for want of its session's agent
+	Passed    func() // a ticket was handed on, or back, for want of its session's agent
 	Ended     func(status event.Status, took time.Duration, usage event.Usage)
 	FirstText func(after time.Duration) // of a run
 }
@@ -53,8 +53,9 @@ type Worker struct {
 	agents    map[string]*agent.Agent
 	opts      Options
 
-	mu   sync.Mutex
-	held map[eventlog.Key]*holder
+	mu    sync.Mutex
+	held  map[eventlog.Key]*holder
+	seats []*seat // free slots
 
 	pulling sync.WaitGroup // slots that wait for a ticket
 	asking  atomic.Int64   // how many those are
@@ -95,6 +96,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.opts.Ready()
 	}
 	w.tickets.Store(tickets)
+	stopOffers, err := w.takeOffers()
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	context.AfterFunc(ctx, stopOffers)
 	g := errgroup.Group{}
 	for range w.opts.Slots {
 		g.Go(func() error { w.slot(ctx, tickets); return nil })
@@ -144,7 +150,16 @@ func (w *Worker) pull(ctx context.Context, tickets *eventlog.Tickets) (*eventlog
 	defer w.pulling.Done()
 	w.asking.Add(1)
 	defer w.asking.Add(-1)
-	return tickets.Next(ctx)
+	ctx, seat := w.sit(ctx)
+	ticket, err := tickets.Next(ctx)
+	given := w.leave(seat)
+	if given == nil {
+		return ticket, err
+	}
+	if ticket != nil { // both at once
+		_ = ticket.Return() // or else it comes back after a lease
+	}
+	return given, nil
 }
 
 // Ready says what keeps the worker from taking work: above all that it asks for

@@ -148,11 +148,16 @@ func (b *bench) cancelRun(runID string) {
 // until waits for the session's fold to satisfy ok.
 func (b *bench) until(what string, ok func(*event.Session) bool) *event.Session {
 	b.t.Helper()
+	return b.untilIn(key, what, ok)
+}
+
+func (b *bench) untilIn(k eventlog.Key, what string, ok func(*event.Session) bool) *event.Session {
+	b.t.Helper()
 	var s *event.Session
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		var err error
-		if s, _, err = b.log.Load(context.Background(), key); err != nil {
+		if s, _, err = b.log.Load(context.Background(), k); err != nil {
 			b.t.Fatal(err)
 		}
 		if ok(s) {
