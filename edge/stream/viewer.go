@@ -188,9 +188,6 @@ func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
 	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
 		return err
 	}
-	if err := v.flush(out); err != nil {
-		return err
-	}
 	if err := v.follow(ctx, out); err != nil {
 		return err
 	}
