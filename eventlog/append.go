@@ -275,7 +275,7 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 				head.Pos = pos
 				return head, nil
 			}
-			if errors.Is(err, ErrFenced) {
+			if errors.Is(err, ErrFenced) || errors.Is(err, nats.ErrConnectionClosed) { // for good
 				return Head{}, fmt.Errorf("append to %s: %w", w.key, err)
 			}
 			if err != nil && w.ctx.Err() == nil {
