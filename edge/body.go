@@ -6,14 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
-	"time"
 
 	"github.com/runlog-dev/runlog/event"
 )
-
-// bodyTimeout bounds how long a client may take to send a JSON body.
-const bodyTimeout = 30 * time.Second
 
 // readBody reads a whole body of at most limit bytes, which has to be UTF-8.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
@@ -25,14 +22,13 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 }
 
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // a recorder in a test has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = rc.SetReadDeadline(time.Time{}) // later it would look as if the client had gone
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, problem(http.StatusRequestEntityTooLarge, event.CodeTooLarge, "the body is larger than %d bytes; send files to /v1/artifacts", limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, errSlowBody
 	case err != nil:
 		return nil, bad("", "the body could not be read: %s", err)
 	}

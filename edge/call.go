@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
@@ -19,6 +21,7 @@ import (
 type call struct {
 	id      string
 	who     auth.Caller
+	client  netip.Addr // invalid if it has none
 	route   string
 	began   time.Time
 	attrs   []slog.Attr
@@ -44,13 +47,21 @@ func (c *call) note(key, value string) {
 	}
 }
 
-// fail answers with the problem that an error is, or aborts what has begun.
-func (c *call) fail(w http.ResponseWriter, err error) {
+// fail answers with the problem that an error is, or aborts what has begun. It
+// also aborts instead of a 503 to whoever resumes a stream of events: EventSource
+// gives up for good at any status but 200, and comes back after an abort.
+func (c *call) fail(w http.ResponseWriter, r *http.Request, err error) {
 	c.err = err
-	if c.started {
+	p := toProblem(err)
+	if c.started || p.Status == http.StatusServiceUnavailable && resumesSSE(r) {
+		c.status = orDefault(c.status, p.Status)
 		panic(http.ErrAbortHandler)
 	}
-	writeProblem(w, toProblem(err))
+	writeProblem(w, p)
+}
+
+func resumesSSE(r *http.Request) bool {
+	return r.Method == http.MethodGet && reconnected(r) != "" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream")
 }
 
 // answer is the response of a call: it counts, and knows whether it has begun.
@@ -81,8 +92,11 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now()}
+		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r)}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		if r.Body != http.NoBody {
+			r.Body = s.pace(w, r.Body)
+		}
 		a := &answer{w, c}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, r, c)
@@ -133,6 +147,9 @@ func (s *Server) record(r *http.Request, c *call) {
 	}
 	attrs := []slog.Attr{slog.String("request", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
 		slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("took", took)}
+	if c.client.IsValid() {
+		attrs = append(attrs, slog.String("client", c.client.String()))
+	}
 	if c.who.Tenant != "" {
 		attrs = append(attrs, slog.String("tenant", c.who.Tenant))
 	}

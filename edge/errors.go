@@ -132,14 +132,11 @@ const statusClientGone = 499
 
 // writeProblem answers with a problem.
 func writeProblem(w http.ResponseWriter, p *Problem) {
-	out := *p
-	out.Type, out.Title = "about:blank", http.StatusText(p.Status)
-	out.Error_ = vendor{vendorType(p.Status), p.Code, p.Detail, p.Param}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	if p.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+		h.Set("Retry-After", strconv.Itoa(wholeSeconds(p.retryAfter)))
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)
@@ -148,7 +145,15 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(event.Encode(out))
+	_, _ = w.Write(event.Encode(p.whole()))
+}
+
+// whole is the problem with what follows from the rest of it.
+func (p *Problem) whole() *Problem {
+	out := *p
+	out.Type, out.Title = "about:blank", http.StatusText(p.Status)
+	out.Error_ = vendor{vendorType(p.Status), p.Code, p.Detail, p.Param}
+	return &out
 }
 
 // vendorType is the word that the SDKs of model vendors sort errors by.

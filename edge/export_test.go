@@ -1,5 +1,10 @@
 package edge
 
+import (
+	"net/http"
+	"net/netip"
+)
+
 // Patterns lists the routes that are built.
 func (s *Server) Patterns() []string {
 	var all []string
@@ -11,3 +16,12 @@ func (s *Server) Patterns() []string {
 
 // ReadDataURL is for the fuzz test.
 var ReadDataURL = readDataURL
+
+// Drain ends all streams, as Run does at its end.
+func (s *Server) Drain() { s.endStream(errDraining) }
+
+// ClientOf is whose request one is.
+func (s *Server) ClientOf(r *http.Request) string { return s.clientOf(r).String() }
+
+// LimitKey is what an address is counted by.
+func LimitKey(a string) string { return limitKey(netip.MustParseAddr(a)) }

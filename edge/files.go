@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/runlog-dev/runlog/artifacts"
@@ -153,6 +154,8 @@ func upload(out io.Writer, body io.Reader) error {
 	switch {
 	case errors.As(read.err, &large):
 		return tooLarge(large.Limit)
+	case errors.Is(read.err, os.ErrDeadlineExceeded):
+		return errSlowBody
 	case read.err != nil:
 		return bad("", "the upload broke off: %s", read.err)
 	}

@@ -11,16 +11,18 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// quotas bounds what one tenant may ask of this edge, so that it cannot slow down
-// another: requests by a bucket of tokens, streams by number. It holds a few bytes
-// for each tenant that was seen in the last minutes. Safe for concurrent use.
+// quotas bounds what one of many may ask of this edge, so that it cannot slow down
+// the others: requests by a bucket of tokens, streams by number. There are two: of
+// tenants and of addresses. It holds a few bytes for each that was seen in the last
+// minutes. Safe for concurrent use.
 type quotas struct {
-	rate    int // requests a minute; 0: no limit
-	streams int // open at once; 0: no limit
+	of      string // what is bounded: "tenant" or "address"
+	rate    int    // requests a minute; 0: no limit
+	streams int    // open at once; 0: no limit
 
-	mu      sync.Mutex
-	tenants map[string]*quota
-	swept   time.Time
+	mu    sync.Mutex
+	all   map[string]*quota
+	swept time.Time
 }
 
 type quota struct {
@@ -29,29 +31,29 @@ type quota struct {
 	streams int
 }
 
-// take spends a request of a tenant. left is what remains now, reset when all is
-// there again.
-func (q *quotas) take(tenant string, now time.Time) (ok bool, left int, reset time.Duration) {
+// take spends a request. left is what remains now, reset when all is there again,
+// again when there is one more.
+func (q *quotas) take(who string, now time.Time) (ok bool, left int, reset, again time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.of(tenant, now)
+	t := q.find(who, now)
 	if ok = t.tokens >= 1; ok {
 		t.tokens--
 	}
-	missing := float64(q.rate) - t.tokens
-	return ok, int(t.tokens), time.Duration(missing / float64(q.rate) * float64(time.Minute))
+	each := float64(time.Minute) / float64(q.rate)
+	return ok, int(t.tokens), time.Duration((float64(q.rate) - t.tokens) * each), time.Duration((1 - t.tokens) * each)
 }
 
-// of finds the tenant's quota as it is now. The caller holds mu.
-func (q *quotas) of(tenant string, now time.Time) *quota {
+// find returns somebody's quota as it is now. The caller holds mu.
+func (q *quotas) find(who string, now time.Time) *quota {
 	q.sweep(now)
-	t := q.tenants[tenant]
+	t := q.all[who]
 	if t == nil {
-		if q.tenants == nil {
-			q.tenants = map[string]*quota{}
+		if q.all == nil {
+			q.all = map[string]*quota{}
 		}
 		t = &quota{tokens: float64(q.rate), at: now}
-		q.tenants[tenant] = t
+		q.all[who] = t
 	}
 	t.tokens = min(float64(q.rate), t.tokens+now.Sub(t.at).Minutes()*float64(q.rate))
 	t.at = now
@@ -64,21 +66,21 @@ func (q *quotas) sweep(now time.Time) {
 		return
 	}
 	q.swept = now
-	for name, t := range q.tenants {
+	for name, t := range q.all {
 		if t.streams == 0 && now.Sub(t.at) >= time.Minute {
-			delete(q.tenants, name)
+			delete(q.all, name)
 		}
 	}
 }
 
-// open counts a stream of a tenant in; done counts it out.
-func (q *quotas) open(tenant string) (done func(), ok bool) {
-	if q.streams <= 0 || tenant == "" {
+// open counts a stream in; done counts it out.
+func (q *quotas) open(who string) (done func(), ok bool) {
+	if q.streams <= 0 || who == "" {
 		return func() {}, true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.of(tenant, time.Now())
+	t := q.find(who, time.Now())
 	if t.streams >= q.streams {
 		return nil, false
 	}
@@ -96,33 +98,88 @@ func uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, nil)
 }
 
-// tenantOf is whose request a context is of.
-func tenantOf(ctx context.Context) string {
+// whose is whose request a context is of: a tenant's, from an address. Empty: not
+// to be counted.
+func whose(ctx context.Context) (tenant, address string) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
-		return c.who.Tenant
+		return c.who.Tenant, limitKey(c.client)
 	}
-	return ""
+	return "", ""
 }
 
-// limitRate refuses a tenant that asks too often, and says to each how it stands.
-func (s *Server) limitRate(w http.ResponseWriter, c *call) error {
-	if s.quotas.rate <= 0 || c.who.Tenant == "" {
+// limitAddress and limitRate refuse who asks too often, and say to each how it
+// stands, in the RateLimit fields of draft-ietf-httpapi-ratelimit-headers-11. Who
+// balances load may ask for health as often as it likes.
+func (s *Server) limitAddress(w http.ResponseWriter, c *call) error {
+	if c.route == "GET /healthz" || c.route == "GET /readyz" {
 		return nil
 	}
-	ok, left, reset := s.quotas.take(c.who.Tenant, time.Now())
+	return s.limit(w, &s.addresses, limitKey(c.client))
+}
+
+func (s *Server) limitRate(w http.ResponseWriter, c *call) error {
+	return s.limit(w, &s.tenants, c.who.Tenant)
+}
+
+func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
+	if q.rate <= 0 || who == "" {
+		return nil
+	}
+	ok, left, reset, again := q.take(who, time.Now())
 	h := w.Header()
-	h.Set("RateLimit-Policy", fmt.Sprintf(`"tenant";q=%d;w=60`, s.quotas.rate))
-	h.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, left, int(math.Ceil(reset.Seconds()))))
+	h.Add("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=60`, q.of, q.rate))
+	h.Add("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, q.of, left, wholeSeconds(reset)))
 	if ok {
 		return nil
 	}
-	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d requests a minute at this edge; try again a little later", s.quotas.rate)
-	p.retryAfter = max(time.Second, time.Minute/time.Duration(s.quotas.rate))
+	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d requests a minute of one %s at this edge; try again a little later", q.rate, q.of)
+	p.retryAfter = again
+	return s.refused(q.of+"_rate", p)
+}
+
+// enter counts a stream in, or says why there is no room for it; leave counts it
+// out.
+func (s *Server) enter(ctx context.Context) (leave func(), err error) {
+	if err := s.overload(); err != nil {
+		return nil, err
+	}
+	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
+		s.streams.Add(-1)
+		return nil, s.refused("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
+	}
+	tenant, address := whose(ctx)
+	leaveTenant, ok := s.tenants.open(tenant)
+	if !ok {
+		s.streams.Add(-1)
+		return nil, s.errTooManyStreams(&s.tenants)
+	}
+	leaveAddress, ok := s.addresses.open(address)
+	if !ok {
+		s.streams.Add(-1)
+		leaveTenant()
+		return nil, s.errTooManyStreams(&s.addresses)
+	}
+	return func() {
+		leaveAddress()
+		leaveTenant()
+		s.streams.Add(-1)
+	}, nil
+}
+
+func (s *Server) errTooManyStreams(q *quotas) error {
+	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams of one %s are open at this edge; close some, or follow many sessions over one", q.streams, q.of)
+	p.retryAfter = time.Second
+	return s.refused(q.of+"_streams", p)
+}
+
+// refusals are why an edge refuses what would be right otherwise, as its metrics
+// name them.
+var refusals = []string{"tenant_rate", "tenant_streams", "address_rate", "address_streams", "address_connections", "connections", "streams", "memory", "reads"}
+
+func (s *Server) refused(why string, p *Problem) error {
+	s.metrics.refused.WithLabelValues(why).Inc()
 	return p
 }
 
-func (s *Server) errTooManyStreams() error {
-	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams are open at this edge; close some, or follow many sessions over one", s.quotas.streams)
-	p.retryAfter = time.Second
-	return p
-}
+// wholeSeconds rounds up: who waits that long does not come too early.
+func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }

@@ -27,6 +27,7 @@ type metrics struct {
 	paged      prometheus.Counter
 	pagedB     prometheus.Counter
 	resets     prometheus.Counter
+	refused    *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics; with a nil registerer they go nowhere.
@@ -58,13 +59,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		paged:      counter("log_events_read_total", "Events read from the log for single viewers."),
 		pagedB:     counter("log_bytes_read_total", "Bytes read from the log for single viewers."),
 		resets:     counter("resets_total", "Viewers whose position was no longer kept."),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "refused_total",
+			Help: "Requests, streams and connections over a limit, by which."}, []string{"limit"}),
 	}
 	for _, reason := range endings {
 		m.ended.WithLabelValues(reason)
 	}
+	for _, limit := range refusals {
+		m.refused.WithLabelValues(limit)
+	}
 	if reg != nil {
 		reg.MustRegister(m.requests, m.took, m.streams, m.ended, m.submit, m.firstToken, m.lag, m.sent, m.sentBytes,
-			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets)
+			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets, m.refused)
 	}
 	return m
 }

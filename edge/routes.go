@@ -80,7 +80,10 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
 		c.route = r.Pattern
-		err := s.identify(r, c, needsKey)
+		err := s.limitAddress(w, c)
+		if err == nil {
+			err = s.identify(r, c, needsKey)
+		}
 		if err == nil {
 			err = s.limitRate(w, c)
 		}
@@ -91,7 +94,7 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 			err = h(w, r, c)
 		}
 		if err != nil {
-			c.fail(w, err)
+			c.fail(w, r, err)
 		}
 	})
 }
@@ -124,11 +127,11 @@ func unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
 	case probe.status == http.StatusMethodNotAllowed:
 		p := problem(probe.status, event.CodeBadRequest, "%s does not take %s; use %s", r.URL.Path, r.Method, probe.h.Get("Allow"))
 		p.allow = probe.h.Get("Allow")
-		c.fail(w, p)
+		c.fail(w, r, p)
 	case probe.status >= 300 && probe.status < 400:
 		h.ServeHTTP(w, r)
 	default:
-		c.fail(w, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
+		c.fail(w, r, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
 	}
 	return true
 }

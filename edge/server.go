@@ -51,17 +51,27 @@ type Options struct {
 	// need a key, and pages of this machine where they do not.
 	Origins []string
 
-	MaxBody       int64 // bytes of a JSON body, default 256 KiB
-	MaxUpload     int64 // bytes of an uploaded artifact, default 256 MiB
-	MaxStreams    int   // open at once, default 50,000
-	MaxConns      int   // connections at once, default 60,000
-	TenantRate    int   // requests a minute of one tenant; default 0: no limit
-	TenantStreams int   // streams of one tenant open at once; default 0: no limit
+	MaxBody       int64         // bytes of a JSON body, default 256 KiB
+	MaxUpload     int64         // bytes of an uploaded artifact, default 256 MiB
+	MaxHeader     int           // bytes of a request's header, default 32 KiB
+	HeaderTimeout time.Duration // for a request's header to come, default 10 s
+	BodyTimeout   time.Duration // of silence in a body, and for a slow one to get going (see paced), default 30 s
+
+	MaxStreams     int            // open at once, default 50,000
+	MaxConns       int            // connections at once, default 60,000
+	Memory         int64          // bytes that the process may use: near it no streams are taken; default 0: not looked at
+	TenantRate     int            // requests a minute of one tenant; default 0: no limit
+	TenantStreams  int            // streams of one tenant open at once; default 0: no limit
+	AddressRate    int            // the same of one client's address, or its /64 of IPv6
+	AddressStreams int            //
+	AddressConns   int            // connections of one address at once; default 0: no limit
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed, and whose connections AddressConns does not count
 
 	SocketPing  time.Duration // between pings of a WebSocket, default 20 s
 	MaxWait     time.Duration // that a request may wait for a run's end, default 5 min
 	DrainDelay  time.Duration // between not ready and the end of streams, so that proxies notice; default 0
-	DrainPeriod time.Duration // for other requests to finish, default 10 s
+	DrainRate   int           // streams ended a second, so that their clients do not come back all at once; default 1000
+	DrainPeriod time.Duration // for the end of streams at most, and then for other requests to finish; default 10 s
 
 	// TLS, if set, has the certificate that Run serves with, HTTP/2 included.
 	// Without it HTTP/2 is served to those that know (h2c).
@@ -71,10 +81,17 @@ type Options struct {
 func (o *Options) setDefaults() {
 	o.MaxBody = orDefault(o.MaxBody, 256<<10)
 	o.MaxUpload = orDefault(o.MaxUpload, 256<<20)
+	o.MaxHeader = orDefault(o.MaxHeader, 32<<10)
+	o.HeaderTimeout = orDefault(o.HeaderTimeout, 10*time.Second)
+	o.BodyTimeout = orDefault(o.BodyTimeout, 30*time.Second)
 	o.MaxStreams = orDefault(o.MaxStreams, 50_000)
 	o.MaxConns = orDefault(o.MaxConns, 60_000)
+	if o.Memory > 0 {
+		o.Stream.RingTotal = orDefault(o.Stream.RingTotal, int(o.Memory/4))
+	}
 	o.SocketPing = orDefault(o.SocketPing, socketPing)
 	o.MaxWait = orDefault(o.MaxWait, 5*time.Minute)
+	o.DrainRate = orDefault(o.DrainRate, 1000)
 	o.DrainPeriod = orDefault(o.DrainPeriod, 10*time.Second)
 }
 
@@ -96,14 +113,18 @@ type Server struct {
 	metrics *metrics
 	secret  lazySecret
 	places  places
-	quotas  quotas
+	memory  usage
 	handler http.Handler
 	sockets sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
+
+	tenants   quotas
+	addresses quotas
 
 	draining  atomic.Bool
 	streams   atomic.Int64
 	drain     context.Context // ended with errDraining when streams must go
 	endStream context.CancelCauseFunc
+	spread    time.Duration // over which streams end; set before drain ends
 }
 
 // New puts an edge together.
@@ -122,7 +143,8 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
-	s.quotas.rate, s.quotas.streams = o.TenantRate, o.TenantStreams
+	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
+	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
 	s.secret.read = s.Log.Secret
 	o.Auth.Secret = s.secret.get
 	s.gate = auth.NewGate(s.keys(), o.Auth)
@@ -156,7 +178,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
 	}
 	group.Go(func() error {
-		return ignore(s.accept(srv, &limitListener{Listener: ln, max: int64(s.opts.MaxConns)}), http.ErrServerClosed)
+		return ignore(s.accept(srv, &limitListener{Listener: ln, opts: &s.opts, refused: s.refused, of: map[string]int{}}), http.ErrServerClosed)
 	})
 	group.Go(func() error {
 		defer stopLive()
@@ -182,9 +204,9 @@ func (s *Server) httpServer() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: s.opts.HeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    s.opts.MaxHeader,
 		Protocols:         protocols,
 		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
@@ -196,20 +218,6 @@ func (s *Server) accept(srv *http.Server, ln net.Listener) error {
 	}
 	srv.TLSConfig = s.opts.TLS.Clone()
 	return srv.ServeTLS(ln, "", "")
-}
-
-// shutDown drains from the inside out: not ready, streams aborted so that their
-// clients go on elsewhere, then whatever is under way.
-func (s *Server) shutDown(srv *http.Server) error {
-	s.draining.Store(true)
-	time.Sleep(s.opts.DrainDelay)
-	s.endStream(errDraining)
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.DrainPeriod)
-	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
-	}
-	return s.awaitSockets(ctx)
 }
 
 // awaitSockets waits for WebSockets, which Shutdown knows nothing of.
@@ -238,39 +246,4 @@ func isLoopback(a net.Addr) bool {
 	}
 	ap, err := netip.ParseAddrPort(a.String())
 	return err == nil && ap.Addr().Unmap().IsLoopback()
-}
-
-// A limitListener closes connections that are too many at once, rather than
-// letting them wait unseen.
-type limitListener struct {
-	net.Listener
-	max  int64
-	open atomic.Int64
-}
-
-func (l *limitListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= l.max {
-			return &limitedConn{Conn: c, home: l}, nil
-		}
-		l.open.Add(-1)
-		_ = c.Close()
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	home   *limitListener
-	closed atomic.Bool
-}
-
-func (c *limitedConn) Close() error {
-	if !c.closed.Swap(true) {
-		c.home.open.Add(-1)
-	}
-	return c.Conn.Close()
 }

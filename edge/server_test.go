@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -161,35 +159,6 @@ func TestTooManyStreamsAreToldSo(t *testing.T) {
 		resp, err := e.try("GET", "/v1/sessions/s/events?follow=false", "")
 		return err == nil && resp.StatusCode == 200
 	})
-}
-
-func TestTooManyConnectionsAreClosed(t *testing.T) {
-	e := newSite(t).serve(edge.Options{MaxConns: 3})
-	addr := strings.TrimPrefix(e.url, "http://")
-	http.DefaultClient.CloseIdleConnections()
-	var open []net.Conn
-	closed := 0
-	for range 8 {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		_ = c.SetReadDeadline(time.Now().Add(patience))
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			closed++
-			continue
-		}
-		open = append(open, c)
-	}
-	if len(open) > 3 || len(open) == 0 || closed < 5 {
-		t.Errorf("%d are served, %d were closed", len(open), closed)
-	}
-	for _, c := range open {
-		c.Close()
-	}
-	waitFor(t, func() bool { _, err := e.try("GET", "/healthz", ""); return err == nil })
 }
 
 func TestLargeHeadersAreRefused(t *testing.T) {

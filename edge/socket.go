@@ -117,7 +117,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	if origin := r.Header.Get("Origin"); origin != "" && !s.allowed(origin) && s.checkCookie(r) != nil {
 		return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not connect here", origin)
 	}
-	if s.draining.Load() {
+	if s.drain.Err() != nil {
 		return errDraining
 	}
 	s.sockets.Add(1)
@@ -254,8 +254,7 @@ func (k *socket) close(err error) {
 	case errors.Is(err, errDraining):
 		code, reason = closeRestart, errDraining.Error()
 	default:
-		p := toProblem(err)
-		p.Type, p.Title, p.Error_ = "about:blank", http.StatusText(p.Status), vendor{vendorType(p.Status), p.Code, p.Detail, p.Param}
+		p := toProblem(err).whole()
 		_ = k.send(struct {
 			Error *Problem `json:"error"`
 		}{p})

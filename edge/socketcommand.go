@@ -65,7 +65,7 @@ func (k *socket) answer(id string, handle func(http.ResponseWriter)) {
 
 // do has the route's handler do it.
 func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
-	c := &call{id: event.NewID("req"), who: k.call.who, began: time.Now()}
+	c := &call{id: event.NewID("req"), who: k.call.who, client: k.call.client, began: time.Now()}
 	route, h := k.srv.commandRoute(cmd.Do)
 	body, err := cmd.body()
 	r, newErr := http.NewRequestWithContext(k.ctx, http.MethodPost, "/", bytes.NewReader(body))
@@ -98,7 +98,7 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
 		err = h(w, r, c)
 	}
 	if err != nil {
-		c.fail(w, err)
+		c.fail(w, r, err)
 	}
 }
 

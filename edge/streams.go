@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -222,27 +221,19 @@ func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, 
 
 // admit counts a stream in; its context ends when the edge drains.
 func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
-	if s.draining.Load() {
+	if s.drain.Err() != nil {
 		return nil, nil, errDraining
 	}
-	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
-		s.streams.Add(-1)
-		p := problem(http.StatusServiceUnavailable, event.CodeOverloaded, "this edge has its limit of %d open streams; try another one", s.opts.MaxStreams)
-		p.retryAfter = time.Second
-		return nil, nil, p
-	}
-	release, ok := s.quotas.open(tenantOf(ctx))
-	if !ok {
-		s.streams.Add(-1)
-		return nil, nil, s.errTooManyStreams()
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.drain, func() { cancel(errDraining) })
+	stop := context.AfterFunc(s.drain, func() { s.inTurn(func() { cancel(errDraining) }) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		release()
-		s.streams.Add(-1)
+		leave()
 	}, nil
 }
 

@@ -47,7 +47,7 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		wantStatus(t, e.do("POST", path, body), 400)
 	}
 	for body, code := range map[string]string{
-		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","method":"agent.invoke","params":{}}`: `-32600`,
+		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","method":"agent.invoke","params":{}}`:  `-32600`,
 		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","params":{"run_id":"r","run_id":"q"}}`: `-32600`,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}":                                    `-32700`,
 	} {

@@ -50,15 +50,28 @@ func (s *settings) serveEdge(ctx context.Context, st *stores, ln net.Listener) e
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	if opts.Memory > 0 {
+		s.log.Info("memory is limited", "bytes", opts.Memory)
+	}
 	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log}, opts)
 	return srv.Run(ctx, ln)
 }
 
 func (s *settings) edgeOptions() (edge.Options, error) {
 	certificate, err := s.tlsConfig()
+	if err != nil {
+		return edge.Options{}, err
+	}
+	l := &s.limits
+	proxies, err := prefixes(l.trustedProxies)
 	return edge.Options{
-		Stream: stream.Options{Ping: s.heartbeat}, DrainDelay: s.drainDelay, TLS: certificate, Origins: list(s.origins),
-		TenantRate: s.tenantRate, TenantStreams: s.tenantStreams,
+		Stream:     stream.Options{Ping: s.heartbeat, WriteTimeout: l.writeTimeout},
+		SocketPing: s.heartbeat, TLS: certificate, Origins: list(s.origins), TrustedProxies: proxies,
+		MaxBody: l.maxBody, MaxUpload: l.maxUpload, MaxHeader: int(l.maxHeader), HeaderTimeout: l.headerTimeout, BodyTimeout: l.bodyTimeout,
+		MaxStreams: l.maxStreams, MaxConns: l.maxConns, Memory: limitMemory(l.memory), MaxWait: l.maxWait,
+		TenantRate: l.tenantRate, TenantStreams: l.tenantStreams,
+		AddressRate: l.addressRate, AddressStreams: l.addressStreams, AddressConns: l.addressConns,
+		DrainDelay: s.drainDelay, DrainRate: l.drainRate, DrainPeriod: l.drainPeriod,
 	}, err
 }
 

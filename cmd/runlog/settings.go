@@ -23,7 +23,7 @@ type settings struct {
 	partitions, replicas, slots         int
 	lease, grace, heartbeat, drainDelay time.Duration
 	elsewhere                           time.Duration
-	tenantRate, tenantStreams           int
+	limits                              limits
 	tlsCert, tlsKey, origins            string
 	syncMode                            string
 	log                                 *slog.Logger
@@ -79,9 +79,8 @@ func edgeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.tlsCert, "tls-cert", "TLS_CERT", "", "certificate file; with it, HTTPS and HTTP/2")
 	text(f, &s.tlsKey, "tls-key", "TLS_KEY", "", "file of its key")
 	text(f, &s.origins, "origins", "ORIGINS", "", "origins of web pages that may call, separated by commas; * for all")
-	number(f, &s.tenantRate, "tenant-rate", "TENANT_RATE", 0, "requests a minute of one tenant at one edge; 0: no limit")
-	number(f, &s.tenantStreams, "tenant-streams", "TENANT_STREAMS", 0, "streams of one tenant open at one edge; 0: no limit")
 	span(f, &s.drainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
+	s.limits.settings(f)
 }
 
 func workerSettings(f *flag.FlagSet, s *settings) {
@@ -109,17 +108,25 @@ func text(f *flag.FlagSet, p *string, name, variable, def, help string) {
 
 func number(f *flag.FlagSet, p *int, name, variable string, def int, help string) {
 	f.Func(name, fmt.Sprintf("%s (RUNLOG_%s) (default %d)", help, variable, def), func(v string) (err error) {
-		*p, err = strconv.Atoi(v)
+		*p, err = parseNumber(v)
 		return err
 	})
 	*p = def
 	if v, ok := env(variable); ok {
-		if n, err := strconv.Atoi(v); err == nil {
+		if n, err := parseNumber(v); err == nil {
 			*p = n
 		} else {
 			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no number, using %d\n", variable, v, def)
 		}
 	}
+}
+
+func parseNumber(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number from 0 on", text)
+	}
+	return int(n), nil
 }
 
 func span(f *flag.FlagSet, p *time.Duration, name, variable string, def time.Duration, help string) {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/runlog-dev/runlog/eventlog"
@@ -75,6 +76,7 @@ type Hub struct {
 	live  *eventlog.Live
 	opts  Options
 	pages chan struct{} // bounds how many pages are read at once
+	queue atomic.Int64  // viewers that wait for that
 	rings budget
 
 	mu     sync.Mutex
@@ -210,6 +212,9 @@ func (h *Hub) Close() {
 		h.remove(t)
 	}
 }
+
+// Waiting is the number of viewers that wait for their turn to read the log.
+func (h *Hub) Waiting() int { return int(h.queue.Load()) }
 
 // Topics is the number of sessions watched.
 func (h *Hub) Topics() int {

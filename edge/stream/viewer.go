@@ -292,6 +292,8 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 		v.ahead = nil
 		return list, nil
 	}
+	v.hub.queue.Add(1)
+	defer v.hub.queue.Add(-1)
 	select {
 	case v.hub.pages <- struct{}{}:
 		defer func() { <-v.hub.pages }()

@@ -1,0 +1,141 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A limitListener turns connections away that are too many at once, in all or of
+// one address, rather than letting them wait unseen. Proxies that are trusted are
+// counted in all alone.
+type limitListener struct {
+	net.Listener
+	opts    *Options
+	refused func(why string, p *Problem) error
+
+	mu   sync.Mutex
+	open int
+	of   map[string]int // by limitKey; only with Options.AddressConns
+
+	telling atomic.Int64 // connections that are being told why
+}
+
+func (l *limitListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		key := l.key(c)
+		if p := l.take(key); p != nil {
+			l.turnAway(c, p)
+			continue
+		}
+		return &limitedConn{Conn: c, home: l, key: key}, nil
+	}
+}
+
+// key is what a connection is counted by besides all; empty: nothing.
+func (l *limitListener) key(c net.Conn) string {
+	if l.opts.AddressConns <= 0 {
+		return ""
+	}
+	peer := peerOf(c.RemoteAddr().String())
+	if l.opts.trusts(peer) {
+		return ""
+	}
+	return limitKey(peer)
+}
+
+func (l *limitListener) take(key string) *Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.open >= l.opts.MaxConns:
+		p := overloaded("this edge has its limit of %d connections; try another one", l.opts.MaxConns)
+		_ = l.refused("connections", p)
+		return p
+	case key != "" && l.of[key] >= l.opts.AddressConns:
+		p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d connections of one address are open at this edge; close some, or send requests over one", l.opts.AddressConns)
+		p.retryAfter = time.Second
+		_ = l.refused("address_connections", p)
+		return p
+	}
+	l.open++
+	if key != "" {
+		l.of[key]++
+	}
+	return nil
+}
+
+func (l *limitListener) give(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if key == "" {
+		return
+	}
+	if l.of[key]--; l.of[key] == 0 {
+		delete(l.of, key)
+	}
+}
+
+// How many refused connections are told why at once, and for how long each.
+const (
+	tellAtOnce = 64
+	tellFor    = time.Second
+)
+
+// turnAway closes a connection. In clear text it says why first, as long as there
+// are not too many of them. The goroutine ends after tellFor.
+func (l *limitListener) turnAway(c net.Conn, p *Problem) {
+	if l.opts.TLS != nil || l.telling.Add(1) > tellAtOnce {
+		if l.opts.TLS == nil {
+			l.telling.Add(-1)
+		}
+		_ = c.Close()
+		return
+	}
+	go func() {
+		defer l.telling.Add(-1)
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(tellFor))
+		if _, err := c.Write(rawAnswer(p)); err != nil {
+			return
+		}
+		if half, ok := c.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+		// What is unread when a connection is closed resets it, and the answer may be lost.
+		_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
+	}()
+}
+
+// rawAnswer is a problem as HTTP/1.1, for a connection that no server has.
+func rawAnswer(p *Problem) []byte {
+	body := event.Encode(p.whole())
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nRetry-After: %d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		p.Status, http.StatusText(p.Status), wholeSeconds(p.retryAfter), len(body))
+	return append([]byte(head), body...)
+}
+
+type limitedConn struct {
+	net.Conn
+	home   *limitListener
+	key    string
+	closed atomic.Bool
+}
+
+func (c *limitedConn) Close() error {
+	if !c.closed.Swap(true) {
+		c.home.give(c.key)
+	}
+	return c.Conn.Close()
+}

@@ -1,0 +1,87 @@
+package edge_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge"
+)
+
+// Connections over the limits are told so and closed; who gives one back gets
+// another.
+func TestTooManyConnections(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   edge.Options
+		status int
+		limit  string
+		code   string
+	}{
+		"in all":         {edge.Options{MaxConns: 3}, 503, "connections", "overloaded"},
+		"of one address": {edge.Options{AddressConns: 3}, 429, "address_connections", "rate_limited"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newSite(t).serve(c.opts)
+			http.DefaultClient.CloseIdleConnections()
+			var open []net.Conn
+			refused := 0
+			for range 8 {
+				conn, resp := e.knock(t)
+				switch resp.StatusCode {
+				case 200:
+					open = append(open, conn)
+					continue
+				case c.status:
+					refused++
+				}
+				body, _ := io.ReadAll(resp.Body)
+				p := as[problem](t, body)
+				if p.Status != c.status || p.Code != c.code || resp.Header.Get("Retry-After") == "" || !resp.Close || resp.Header.Get("Content-Type") != "application/problem+json" {
+					t.Errorf("%v %s", resp.Header, body)
+				}
+			}
+			if len(open) > 3 || len(open) == 0 || refused < 5 {
+				t.Errorf("%d are served, %d were refused", len(open), refused)
+			}
+			if e.refusals(c.limit) < 5 {
+				t.Error("the metrics do not tell")
+			}
+			for _, conn := range open {
+				conn.Close()
+			}
+			waitFor(t, func() bool { resp, err := e.try("GET", "/healthz", ""); return err == nil && resp.StatusCode == 200 })
+		})
+	}
+}
+
+// A proxy's connections are those of its clients.
+func TestTrustedProxiesMayConnectMore(t *testing.T) {
+	e := newSite(t).serve(edge.Options{AddressConns: 3, TrustedProxies: loopback})
+	for range 8 {
+		if _, resp := e.knock(t); resp.StatusCode != 200 {
+			t.Error(resp.Status)
+		}
+	}
+}
+
+// knock opens a connection and asks over it.
+func (e *served) knock(t *testing.T) (net.Conn, *http.Response) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("closed without a word: %v", err)
+	}
+	return conn, resp
+}

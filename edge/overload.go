@@ -1,0 +1,70 @@
+package edge
+
+import (
+	"net/http"
+	runtimemetrics "runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Where an edge takes no more streams: the share of its memory that is in use for
+// good, and the viewers that wait for their turn to read the log.
+const (
+	memoryFull = 0.85
+	maxReaders = 10_000
+)
+
+// overload says why the edge takes no more streams, before it collapses under
+// them. Those that are open go on.
+func (s *Server) overload() error {
+	if limit := s.opts.Memory; limit > 0 && s.memory.inUse(time.Now()) > int64(memoryFull*float64(limit)) {
+		return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
+	}
+	if s.hub.Waiting() >= maxReaders {
+		return s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
+	}
+	return nil
+}
+
+// overloaded is a request that would be right at another edge, or later.
+func overloaded(format string, args ...any) *Problem {
+	p := problem(http.StatusServiceUnavailable, event.CodeOverloaded, format, args...)
+	p.retryAfter = 2 * time.Second
+	return p
+}
+
+// usage is what the process uses, looked at now and then: the look takes a lock of
+// the runtime's. Safe for concurrent use.
+type usage struct {
+	at    atomic.Int64 // when bytes was right, in Unix nanoseconds
+	bytes atomic.Int64
+}
+
+// lookAfter is how old a usage may be.
+const lookAfter = 100 * time.Millisecond
+
+func (u *usage) inUse(now time.Time) int64 {
+	at := u.at.Load()
+	if now.UnixNano()-at >= int64(lookAfter) && u.at.CompareAndSwap(at, now.UnixNano()) {
+		u.bytes.Store(MemoryInUse())
+	}
+	return u.bytes.Load()
+}
+
+// MemoryInUse is what the process could not give back now: what the last garbage
+// collection found alive, and what is not on the heap. Garbage does not count, since
+// there is always as much of it as the limit allows.
+func MemoryInUse() int64 {
+	samples := []runtimemetrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+	}
+	runtimemetrics.Read(samples)
+	live, used := samples[0].Value.Uint64(), samples[1].Value.Uint64()
+	for _, s := range samples[2:] {
+		used -= min(used, s.Value.Uint64())
+	}
+	return int64(live + used)
+}

@@ -1,0 +1,54 @@
+package edge
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// minPace is what a body has to come with, in bytes a second, once BodyTimeout has
+// passed.
+const minPace = 1024
+
+var errSlowBody = problem(http.StatusRequestTimeout, event.CodeBadRequest, "the body came too slowly: it may pause for no longer than the edge's body timeout, and has to come with %d bytes a second", minPace)
+
+// A paced body cuts clients off that hold a request open by sending next to nothing:
+// after a silence of timeout, and when all of it is slower than minPace by more than
+// timeout. It counts from the header on, whether or not a handler reads.
+type paced struct {
+	io.ReadCloser
+	conn    *http.ResponseController
+	timeout time.Duration
+	began   time.Time
+	read    int64
+}
+
+func (s *Server) pace(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+	p := &paced{ReadCloser: body, conn: http.NewResponseController(w), timeout: s.opts.BodyTimeout, began: time.Now()}
+	p.allow()
+	return p
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	p.allow()
+	n, err := p.ReadCloser.Read(b)
+	p.read += int64(n)
+	if errors.Is(err, io.EOF) {
+		_ = p.conn.SetReadDeadline(time.Time{}) // later it would look as if the client had gone
+	}
+	return n, err
+}
+
+// allow moves the connection's deadline; a recorder in a test has none.
+func (p *paced) allow() {
+	now := time.Now()
+	pace := p.began.Add(p.timeout + time.Duration(p.read)*time.Second/minPace)
+	deadline := now.Add(p.timeout)
+	if pace.Before(deadline) {
+		deadline = pace
+	}
+	_ = p.conn.SetReadDeadline(deadline)
+}

@@ -1,0 +1,119 @@
+package edge_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge"
+)
+
+// Clients that hold a connection by sending next to nothing lose it, whatever they
+// began; others are served meanwhile.
+func TestSlowlorisIsCutOff(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{HeaderTimeout: 300 * time.Millisecond, BodyTimeout: 300 * time.Millisecond})
+	attacks := map[string]struct{ first, drip, answer string }{
+		"a header without end":        {"GET /v1/agents HTTP/1.1\r\nHost: localhost\r\n", "x-a: b\r\n", ""},
+		"nothing at all":              {"", "", ""},
+		"half a request line":         {"GE", "", ""},
+		"a body byte by byte":         {"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{", " ", " 408 "},
+		"a body that never comes":     {"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", "", " 408 "},
+		"chunks without end":          {"POST /v1/artifacts?name=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", " 408 "},
+		"an upload byte by byte":      {"POST /v1/artifacts?name=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", "x", " 408 "},
+		"a body of another protocol":  {"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{", " ", " 408 "},
+		"a body that nobody reads":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", "x", " 200 "},
+		"a body for what is not here": {"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", "x", " 404 "},
+	}
+	for name, a := range attacks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			stop := make(chan struct{})
+			defer close(stop)
+			go drip(conn, a.first, a.drip, stop)
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			got, err := io.ReadAll(conn)
+			if ne, ok := err.(net.Error); ok && ne.Timeout() { //nolint:errorlint // as it comes from the connection
+				t.Fatalf("it is still open after %s; so far %q", patience, got)
+			}
+			line, _, _ := strings.Cut(string(got), "\r\n")
+			if !strings.Contains(line, a.answer) {
+				t.Errorf("the answer is %q, want %q", line, a.answer)
+			}
+			if a.answer == " 408 " && !strings.Contains(string(got), "application/problem+json") && !strings.Contains(string(got), `"error"`) {
+				t.Errorf("it is not told why: %s", got)
+			}
+		})
+	}
+	e.get(200, "/healthz")
+}
+
+// drip sends the beginning and then a little now and then, until the connection is
+// gone.
+func drip(conn net.Conn, first, drip string, stop chan struct{}) {
+	_, err := io.WriteString(conn, first)
+	tick := time.NewTicker(40 * time.Millisecond)
+	defer tick.Stop()
+	for err == nil && drip != "" {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			_, err = io.WriteString(conn, drip)
+		}
+	}
+}
+
+// After a request with a body the connection waits for the next one as long as
+// ever: the body's deadline is not the connection's.
+func TestConnectionsOutliveBodies(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{BodyTimeout: 200 * time.Millisecond})
+	s.scribe("default", "s").write(started("r"))
+	s.index("r", "s")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	rd := bufio.NewReader(conn)
+	ask := func() *http.Response {
+		body := `{"input":"x","session_id":"s"}`
+		fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		resp, err := http.ReadResponse(rd, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp
+	}
+	for range 2 {
+		if resp := ask(); resp.StatusCode != 202 {
+			t.Fatal(resp.Status)
+		}
+		time.Sleep(500 * time.Millisecond) // longer than BodyTimeout, which is what is tested
+	}
+	// A stream that was asked for with a body outlives it, too.
+	body := `{"input":"hold"}`
+	fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	resp, err := http.ReadResponse(rd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	s.work()
+	if l := newListener(t, resp); l.must().event != "run.started" {
+		t.Error("the stream does not go on")
+	}
+}
