@@ -25,3 +25,17 @@ func (s *Server) ClientOf(r *http.Request) string { return s.clientOf(r).String(
 
 // LimitKey is what an address is counted by.
 func LimitKey(a string) string { return limitKey(netip.MustParseAddr(a)) }
+
+// ReadLangGraphInput reads a request for a run, and returns the roles of its
+// messages.
+func ReadLangGraphInput(body []byte) (roles []string, err error) {
+	in, err := readLangGraph(body)
+	if err != nil || in.empty() {
+		return nil, err
+	}
+	list, err := in.messages()
+	for _, m := range list {
+		roles = append(roles, m.role())
+	}
+	return roles, err
+}

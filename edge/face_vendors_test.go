@@ -16,11 +16,30 @@ import (
 // play writes a scenario as the session's log.
 func (w *scribe) play(name string) {
 	w.t.Helper()
+	w.playWhile(name, func(event.Event) bool { return true })
+}
+
+// playUntilParked stops where the scenario's run waits for somebody.
+func (w *scribe) playUntilParked(name string) {
+	w.t.Helper()
+	parked := false
+	w.playWhile(name, func(e event.Event) bool {
+		before := parked
+		parked = parked || e.Type == event.RunStatus && strings.Contains(string(e.Data), "expires_at")
+		return !before
+	})
+}
+
+func (w *scribe) playWhile(name string, wanted func(event.Event) bool) {
+	w.t.Helper()
 	sc, ok := scenarios.Named(name)
 	if !ok {
 		w.t.Fatalf("there is no scenario %s", name)
 	}
 	for _, e := range sc.Log() {
+		if !wanted(e) {
+			break
+		}
 		if _, err := w.w.Append(e); err != nil {
 			w.t.Fatal(err)
 		}

@@ -11,5 +11,6 @@ func (s *Server) faces() []route {
 		s.anthropicRoutes(),
 		s.aisdkRoutes(),
 		s.openaiRoutes(),
+		s.langgraphRoutes(),
 	)
 }

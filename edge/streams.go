@@ -16,6 +16,7 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
 	"github.com/runlog-dev/runlog/edge/dialect/anthropic"
+	"github.com/runlog-dev/runlog/edge/dialect/langgraph"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
 	"github.com/runlog-dev/runlog/edge/dialect/parts"
@@ -29,7 +30,7 @@ import (
 
 // dialects are those that ?dialect= may name.
 var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{},
-	v1.Dialect{}, parts.Dialect{}, agents.Dialect{}, rpc.Dialect{}, anthropic.Dialect{}}
+	v1.Dialect{}, parts.Dialect{}, agents.Dialect{}, rpc.Dialect{}, anthropic.Dialect{}, langgraph.Dialect{}}
 
 // runEvents streams one run and ends after its terminal event.
 func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -1,0 +1,382 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect/langgraph"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// langgraphRoutes are as much of LangGraph's API as its SDK needs to talk to
+// agents: a thread is a session, an assistant is an agent.
+func (s *Server) langgraphRoutes() []route {
+	const thread, run = "/langgraph/threads/{thread}", "/langgraph/threads/{thread}/runs/{run}"
+	return []route{
+		{"GET /langgraph/ok", s.langgraphOK, true},
+		{"GET /langgraph/info", s.langgraphInfo, true},
+		{"POST /langgraph/assistants/search", s.searchAssistants, false},
+		{"POST /langgraph/assistants/count", s.countAssistants, false},
+		{"GET /langgraph/assistants/{assistant}", s.getAssistant, false},
+		{"GET /langgraph/assistants/{assistant}/schemas", s.getSchemas, false},
+		{"POST /langgraph/threads", s.createThread, false},
+		{"POST /langgraph/threads/search", s.searchThreads, false},
+		{"GET " + thread, s.getThread, false},
+		{"GET " + thread + "/stream", s.threadStream, false},
+		{"GET " + thread + "/state", s.threadState, false},
+		{"GET " + thread + "/state/{checkpoint}", s.threadState, false},
+		{"POST " + thread + "/state/checkpoint", s.threadStateAt, false},
+		{"GET " + thread + "/history", s.threadHistory, false},
+		{"POST " + thread + "/history", s.threadHistory, false},
+		{"GET " + thread + "/runs", s.threadRuns, false},
+		{"POST " + thread + "/runs", s.createRun, false},
+		{"POST " + thread + "/runs/stream", s.streamRun, false},
+		{"POST " + thread + "/runs/wait", s.waitRun, false},
+		{"POST /langgraph/runs", s.createRun, false},
+		{"POST /langgraph/runs/stream", s.streamRun, false},
+		{"POST /langgraph/runs/wait", s.waitRun, false},
+		{"GET " + run, s.threadRun, false},
+		{"GET " + run + "/join", s.joinRun, false},
+		{"GET " + run + "/stream", s.joinStream, false},
+		{"GET /langgraph/runs/{run}/stream", s.joinStream, false},
+		{"POST " + run + "/cancel", s.cancelThreadRun, false},
+	}
+}
+
+// A namedRun is a run as its client calls it, and what is left to do for it.
+type namedRun struct {
+	responseRef
+	start     func(context.Context) error
+	untilGone bool
+}
+
+// as is what the client calls the run, if the log calls it otherwise.
+func (n *namedRun) as() string {
+	if n.ref.Continues == "" {
+		return ""
+	}
+	return n.ref.RunID
+}
+
+// from is the last event before the run, where it is what follows of another one.
+func (n *namedRun) from() event.Seq { return n.dialect().From }
+
+// threadOf reads the thread of a request; it need not be there.
+func threadOf(r *http.Request) (string, error) {
+	id := r.PathValue("thread")
+	if id == "" {
+		return "", nil
+	}
+	if err := event.CheckID("thread_id", id); err != nil {
+		return "", bad("thread_id", "%s", err)
+	}
+	return id, nil
+}
+
+// threadFold is a thread as it is; one that nothing was said in is empty.
+func (s *Server) threadFold(ctx context.Context, c *call, thread string) (*event.Session, error) {
+	c.note("session", thread)
+	if thread == "" || !c.who.Reaches(thread, "") {
+		return event.NewSession(thread), nil
+	}
+	fold, _, err := s.Log.Load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: thread})
+	return fold, err
+}
+
+// acceptRun makes the entry of what a request wants: a run for what it says, the
+// rest of one that waits for its answers, or, if it brings nothing, another try
+// at one that failed.
+func (s *Server) acceptRun(w http.ResponseWriter, r *http.Request, c *call) (*namedRun, *langgraphInput, error) {
+	body, err := readBody(w, r, s.maxHistory())
+	if err != nil {
+		return nil, nil, err
+	}
+	thread, err := threadOf(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := readLangGraph(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	fold, err := s.threadFold(r.Context(), c, thread)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := in.refuse(fold); err != nil {
+		return nil, nil, err
+	}
+	n, err := s.acceptNamed(r, c, in, fold, body)
+	if n != nil {
+		n.untilGone = in.OnDisconnect == "cancel"
+	}
+	return n, in, err
+}
+
+func (s *Server) acceptNamed(r *http.Request, c *call, in *langgraphInput, fold *event.Session, body []byte) (*namedRun, error) {
+	if in.resumes() {
+		return s.resumeThread(r.Context(), c, in, fold)
+	}
+	sub, err := s.langgraphSubmission(r, c, in, fold, body)
+	if err != nil {
+		return nil, err
+	}
+	ref, _, err := s.reserve(r.Context(), sub)
+	if err != nil {
+		return nil, err
+	}
+	return &namedRun{responseRef: responseRef{ref, placeOf(c.who.Tenant, ref)},
+		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, nil
+}
+
+func (s *Server) langgraphSubmission(r *http.Request, c *call, in *langgraphInput, fold *event.Session, body []byte) (*submission, error) {
+	if in.empty() {
+		return s.retryThread(r, c, fold)
+	}
+	messages, err := s.langgraphMessages(r.Context(), c, in, fold)
+	if err != nil {
+		return nil, err
+	}
+	req := runRequest{Agent: in.Assistant, SessionID: fold.SessionID, Queue: in.queue()}
+	if req.Queue == "" && fold.Parked() != nil {
+		req.Queue = event.Interrupt // what is said in the place of an answer
+	}
+	if err := req.refuse(); err != nil {
+		return nil, err
+	}
+	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, queue: req.Queue,
+		want: eventlog.RunRef{RunID: event.NewID("run"), SessionID: fold.SessionID, Agent: in.Assistant, BodyHash: bodyHash(r.URL.Path, body)}}
+	sub.traceparent, sub.want.TraceID = trace(r, "")
+	sub.idempotencyKey, err = idempotencyKey(r)
+	return sub, err
+}
+
+// retryThread goes on with a thread's last run.
+func (s *Server) retryThread(r *http.Request, c *call, fold *event.Session) (*submission, error) {
+	run := lastRun(fold)
+	if run == nil {
+		return nil, bad("input", "input is null, and nothing was said in this thread: send {messages: […]}")
+	}
+	return s.resuming(r, c, run.RunID, resumeRequest{})
+}
+
+// lastRun is the last run that began and is no sub-agent's.
+func lastRun(fold *event.Session) *event.Run { return runOfTrace(fold, "") }
+
+// resumeThread gives a parked run what it waits for. Until it goes on, the same
+// answer again is the same run.
+func (s *Server) resumeThread(ctx context.Context, c *call, in *langgraphInput, fold *event.Session) (*namedRun, error) {
+	run := fold.Parked()
+	if run == nil {
+		return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this thread waits for an answer: it was given already, or its time is over")
+	}
+	answers, err := in.answers(fold, run)
+	if err != nil {
+		return nil, err
+	}
+	id := derivedID("run", fold.SessionID, run.RunID, run.ExpiresAt.String())
+	ref, err := s.continues(ctx, c, fold, id, bodyHash("langgraph", in.Command.Resume))
+	if errors.Is(err, eventlog.ErrMismatch) {
+		return nil, problem(http.StatusConflict, event.CodeConflict, "another answer was given a moment ago: the first one counts")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.findRun(ctx, c, ref.Continues)
+	start := placed
+	if !ref.Accepted {
+		start = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
+	}
+	return &namedRun{responseRef: responseRef{ref, p}, start: start}, err
+}
+
+// streamRun starts a run and streams it. Its Location is where the SDK goes on
+// when the stream breaks off: a path that it appends to its own address.
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, in, err := s.acceptRun(w, r, c)
+	if err != nil {
+		return err
+	}
+	return s.langgraphStream(w, r, c, n, in.modes)
+}
+
+// joinStream streams a run from a position. The SDK's -1 is the start.
+func (s *Server) joinStream(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, err := s.findNamed(r, c)
+	if err != nil {
+		return err
+	}
+	modes, err := modesOf(r.URL.Query()["stream_mode"])
+	if err != nil {
+		return err
+	}
+	if n.untilGone, err = boolParam(r, "cancel_on_disconnect", false); err != nil {
+		return err
+	}
+	return s.langgraphStream(w, r, c, n, modes)
+}
+
+func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, modes langgraph.Modes) error {
+	req, err := s.langgraphRequest(r, c, langgraph.Dialect{Modes: modes, As: n.as()})
+	if err != nil {
+		return err
+	}
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	n.place.into(&req)
+	from := n.from()
+	req.Begins, req.Empty, req.Seen = max(req.Begins, from), true, s.metrics.firsts(c.began)
+	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	s.nameLangGraph(w, c, n, modes)
+	err = s.serve(ctx, w, c, v, req)
+	if n.untilGone && r.Context().Err() != nil {
+		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
+	}
+	return err
+}
+
+// langgraphRequest is what a stream is to be like.
+func (s *Server) langgraphRequest(r *http.Request, c *call, d langgraph.Dialect) (stream.Request, error) {
+	if r.Header.Get("Last-Event-ID") == "-1" {
+		r = r.Clone(r.Context())
+		r.Header.Del("Last-Event-ID")
+	}
+	return s.streamRequest(r, c, d)
+}
+
+// nameLangGraph tells where the run is, as the SDK reads it.
+func (s *Server) nameLangGraph(w http.ResponseWriter, c *call, n *namedRun, modes langgraph.Modes) {
+	s.nameRun(w, c, n.ref)
+	at := "/threads/" + url.PathEscape(n.ref.SessionID) + "/runs/" + url.PathEscape(n.ref.RunID)
+	w.Header().Set("Content-Location", at)
+	query := url.Values{"stream_mode": modes.Names()}.Encode()
+	w.Header().Set("Location", strings.TrimSuffix(at+"/stream?"+query, "?"))
+}
+
+// findNamed finds the run of a request, in its thread.
+func (s *Server) findNamed(r *http.Request, c *call) (*namedRun, error) {
+	thread, err := threadOf(r)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.findResponse(r.Context(), c, r.PathValue("run"))
+	if err == nil && thread != "" && at.place.key.Session != thread {
+		err = notFound("run", r.PathValue("run"))
+	}
+	return &namedRun{responseRef: at, start: placed}, err
+}
+
+// threadStream follows a thread with its future runs.
+func (s *Server) threadStream(w http.ResponseWriter, r *http.Request, c *call) error {
+	k, err := s.findSession(r.Context(), c, r.PathValue("thread"))
+	if err != nil {
+		return err
+	}
+	req, err := s.langgraphRequest(r, c, langgraph.Dialect{})
+	if err != nil {
+		return err
+	}
+	req.Key = k
+	return s.stream(w, r, c, req)
+}
+
+// createRun starts a run and answers with its place.
+func (s *Server) createRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, in, err := s.acceptRun(w, r, c)
+	if err != nil {
+		return err
+	}
+	if err := n.start(r.Context()); err != nil {
+		return err
+	}
+	s.nameLangGraph(w, c, n, in.modes)
+	return s.writeRun(w, r, n)
+}
+
+// waitRun starts a run and answers with the thread's state when it is over.
+func (s *Server) waitRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, in, err := s.acceptRun(w, r, c)
+	if err != nil {
+		return err
+	}
+	if err := n.start(r.Context()); err != nil {
+		return err
+	}
+	s.nameLangGraph(w, c, n, in.modes)
+	return s.writeEnd(w, r, c, n)
+}
+
+// joinRun answers with the thread's state when a run is over.
+func (s *Server) joinRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, err := s.findNamed(r, c)
+	if err != nil {
+		return err
+	}
+	if n.untilGone, err = boolParam(r, "cancel_on_disconnect", false); err != nil {
+		return err
+	}
+	return s.writeEnd(w, r, c, n)
+}
+
+func (s *Server) writeEnd(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
+	from := n.from()
+	req := stream.Request{Dialect: native.Dialect{}, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }}
+	err := s.readThrough(r.Context(), n.responseRef, req)
+	if n.untilGone && r.Context().Err() != nil {
+		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
+	}
+	if err != nil {
+		return err
+	}
+	st, fold, err := s.state(r.Context(), n.place)
+	if err != nil {
+		return err
+	}
+	if fold == nil || !st.Status.Terminal() && st.ExpiresAt == nil {
+		return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run takes longer than a request may: join it again, it is %s of the thread %s", n.ref.RunID, n.ref.SessionID)
+	}
+	writeJSON(w, http.StatusOK, endOf(fold, &st.Run))
+	return nil
+}
+
+// cancelThreadRun cancels a run; with wait it answers when it is over.
+func (s *Server) cancelThreadRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, err := s.findNamed(r, c)
+	if err != nil {
+		return err
+	}
+	wait, err := boolParam(r, "wait", false)
+	if err != nil {
+		return err
+	}
+	if action := r.URL.Query().Get("action"); action != "" && action != "interrupt" {
+		return unsupported("action", "action=%s: what was said stays said; use interrupt", action)
+	}
+	if _, err := s.cancel(r.Context(), c, n.place, r.URL.Query().Get("reason"), wait); err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if wait {
+		w.WriteHeader(http.StatusNoContent)
+	} else {
+		w.WriteHeader(http.StatusAccepted)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package edge_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
+)
+
+// Whoever knows another tenant's ids learns nothing: its threads are empty ones.
+func TestLangGraphHasTenantWalls(t *testing.T) {
+	s := newSite(t)
+	a, b := s.key("a"), s.key("b")
+	e := s.edge(edge.Options{})
+	s.work()
+	wantStatus(t, e.do("POST", "/v1/runs?wait=30s", `{"input":"secret","session_id":"ses","run_id":"run"}`, "Authorization", a), 200)
+	s.project("a", "ses")
+	for _, c := range []struct {
+		method, path, body string
+		own, foreign       int
+	}{
+		{"GET", "/langgraph/threads/ses", "", 200, 200},
+		{"GET", "/langgraph/threads/ses/state", "", 200, 200},
+		{"POST", "/langgraph/threads/ses/history", "{}", 200, 200},
+		{"POST", "/langgraph/threads/search", "{}", 200, 200},
+		{"POST", "/langgraph/threads/search", `{"ids":["ses"]}`, 200, 200},
+		{"GET", "/langgraph/threads/ses/stream", "", 200, 404},
+		{"GET", "/langgraph/threads/ses/runs/run", "", 200, 404},
+		{"GET", "/langgraph/threads/ses/runs/run/join", "", 200, 404},
+		{"GET", "/langgraph/threads/ses/runs/run/stream", "", 200, 404},
+		{"GET", "/langgraph/runs/run/stream", "", 200, 404},
+		{"POST", "/langgraph/threads/ses/runs/run/cancel", "", 202, 404},
+		{"GET", "/langgraph/threads/a%2Fb/state", "", 400, 400},
+		{"POST", "/langgraph/threads/ses/runs", `{"assistant_id":"demo","command":{"resume":true}}`, 409, 409},
+	} {
+		for key, want := range map[string]int{a: c.own, b: c.foreign} {
+			resp := e.do(c.method, c.path, c.body, "Authorization", key)
+			if resp.StatusCode != want {
+				t.Errorf("%s %s: %d, want %d", c.method, c.path, resp.StatusCode, want)
+			}
+			if want == 200 && c.path == "/langgraph/threads/ses/stream" {
+				continue // it has no end
+			}
+			if got := string(wantStatus(t, resp, want)); key == b && strings.Contains(got, "secret") {
+				t.Errorf("%s %s: another tenant reads %s", c.method, c.path, got)
+			}
+		}
+		wantStatus(t, e.do(c.method, c.path, c.body), 401)
+	}
+}
+
+// The same answer given twice at once, on two edges, is one run; another answer
+// in that moment is refused.
+func TestLangGraphAnswersOnce(t *testing.T) {
+	s := newSite(t)
+	one, other := s.edge(edge.Options{}), s.edge(edge.Options{})
+	s.scribe("default", scenarios.SessionID).playUntilParked("approval")
+	s.project("default", scenarios.SessionID)
+	path := "/langgraph/threads/" + scenarios.SessionID + "/runs"
+	resume := func(value string) string { return `{"assistant_id":"demo","command":{"resume":` + value + `}}` }
+	ids := map[string]bool{}
+	var mu sync.Mutex
+	together(8, func(i int) {
+		got := as[struct {
+			RunID  string `json:"run_id"`
+			Status string `json:"status"`
+		}](t, wantStatus(t, []*edgeNode{one, other}[i%2].do("POST", path, resume(`"approve"`)), 200))
+		mu.Lock()
+		defer mu.Unlock()
+		ids[got.RunID] = true
+	})
+	if len(ids) != 1 || ids[scenarios.RunID] {
+		t.Errorf("%d runs: %v", len(ids), ids)
+	}
+	p := as[problem](t, wantStatus(t, one.do("POST", path, resume(`"reject"`)), http.StatusConflict))
+	if !strings.Contains(p.Detail, "the first one counts") {
+		t.Errorf("%+v", p)
+	}
+	for value, what := range map[string]string{
+		`{"decisions":[]}`: "0 decisions for 2 calls", `{"decisions":[1,2]}`: "no decision", `"perhaps"`: "cannot be taken", `[{"type":"edit"},true]`: "cannot be taken",
+	} {
+		resp := one.do("POST", path, resume(value))
+		if p := as[problem](t, wantStatus(t, resp, resp.StatusCode)); resp.StatusCode/100 != 4 || !strings.Contains(p.Detail, what) {
+			t.Errorf("%s: %d %+v", value, resp.StatusCode, p)
+		}
+	}
+}
+
+// FuzzLangGraphInput: what strangers send is read or refused.
+func FuzzLangGraphInput(f *testing.F) {
+	for _, s := range []string{
+		`{"input":{"messages":[{"type":"human","content":"x"}]}}`, `{"input":{"messages":[["human","x"],"y",{"lc":1,"id":["a","HumanMessage"],"kwargs":{"content":"z"}}]}}`,
+		`{"input":"x","stream_mode":["values","updates"]}`, `{"input":{"messages":"x"}}`, `{"input":{"messages":{"role":"user","content":[]}}}`, `{"input":[],"command":{"resume":false}}`,
+		`{"input":{"messages":[{"lc":1,"id":["a"],"kwargs":{"lc":1,"id":[],"kwargs":{}}}]}}`, `{"input":{"messages":[[],[1,2],null]}}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		roles, err := edge.ReadLangGraphInput([]byte(s))
+		if err == nil && !json.Valid([]byte(s)) {
+			t.Skip() // one value and more after it
+		}
+		for _, r := range roles {
+			if r == "human" || r == "ai" {
+				t.Errorf("%s: role %q", s, r)
+			}
+		}
+	})
+}
