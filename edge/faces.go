@@ -6,6 +6,7 @@ import "slices"
 // these protocols expect, so openapi.json leaves them to docs/protocols.md.
 func (s *Server) faces() []route {
 	return slices.Concat(
+		s.a2aRoutes(),
 		s.aguiRoutes(),
 		s.copilotRoutes(),
 		s.anthropicRoutes(),

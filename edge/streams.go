@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/a2a"
 	"github.com/runlog-dev/runlog/edge/dialect/agents"
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
@@ -30,7 +31,7 @@ import (
 
 // dialects are those that ?dialect= may name.
 var dialects = []dialect.Dialect{native.Dialect{}, plain.Dialect{}, agui.Dialect{}, aisdk.Dialect{}, openai.Responses{},
-	v1.Dialect{}, parts.Dialect{}, agents.Dialect{}, rpc.Dialect{}, anthropic.Dialect{}, langgraph.Dialect{}}
+	v1.Dialect{}, parts.Dialect{}, agents.Dialect{}, rpc.Dialect{}, anthropic.Dialect{}, langgraph.Dialect{}, a2a.Dialect{}}
 
 // runEvents streams one run and ends after its terminal event.
 func (s *Server) runEvents(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -15,7 +15,9 @@ import (
 // A player takes tickets and commands as a worker does, and answers an invoke of
 // the agent NAME by playing the scenario of that name, all at once, or event by
 // event if the agent is NAME-live. Where a scenario waits for a command the run
-// is parked until it comes.
+// is parked until it comes. NAME-held is as NAME-live, but begins only when a
+// command of the kind steer comes, and ends only when another one does: whoever
+// comes back in between finds the run under way.
 type player struct {
 	log *eventlog.Log
 
@@ -33,7 +35,7 @@ func play(t *testing.T, l *eventlog.Log) *player {
 	t.Helper()
 	p := &player{log: l, parked: map[string][]scenarios.Step{}}
 	for _, sc := range scenarios.All() {
-		for _, name := range []string{sc.Name, sc.Name + "-live"} {
+		for _, name := range []string{sc.Name, sc.Name + "-live", sc.Name + "-held"} {
 			about := event.Encode(map[string]string{"name": name, "description": sc.About})
 			if err := l.Announce(t.Context(), name, about); err != nil {
 				t.Fatal(err)
@@ -100,12 +102,17 @@ func (p *player) take(ctx context.Context, k eventlog.Key, cmd event.Command) er
 // steps is what follows a command.
 func (p *player) steps(fold *event.Session, cmd event.Command) []scenarios.Step {
 	if cmd.Kind == event.Invoke {
-		sc, ok := scenarios.Named(strings.TrimSuffix(cmd.Agent, "-live"))
+		name, held := strings.CutSuffix(cmd.Agent, "-held")
+		sc, ok := scenarios.Named(strings.TrimSuffix(name, "-live"))
 		if !ok {
 			return nil
 		}
-		return sc.Steps(scenarios.Invoke{RunID: cmd.RunID, TraceID: cmd.TraceID, CommandID: cmd.CommandID, Agent: cmd.Agent,
+		steps := sc.Steps(scenarios.Invoke{RunID: cmd.RunID, TraceID: cmd.TraceID, CommandID: cmd.CommandID, Agent: cmd.Agent,
 			Messages: cmd.Messages, Config: cmd.Config, Fold: fold.Clone(), Big: played})
+		if held {
+			steps[0].Await, steps[len(steps)-1].Await = event.Steer, event.Steer
+		}
+		return steps
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +161,7 @@ func (p *player) write(ctx context.Context, w *eventlog.Writer, fold *event.Sess
 	if r := fold.Run(cmd.RunID); r != nil {
 		agent = r.Agent
 	}
-	live := strings.HasSuffix(agent, "-live")
+	live := strings.HasSuffix(agent, "-live") || strings.HasSuffix(agent, "-held")
 	answered := false
 	for i, step := range steps {
 		if step.Await != "" {
