@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
@@ -181,6 +182,7 @@ func (c *Checker) messageDiscarded(e event.Event, r *run) {
 		m.done = true
 	case m == nil && len(r.reasoning) > 0 && c.texts[d.MessageID] == nil:
 		c.texts[d.MessageID] = &message{id: d.MessageID, run: r.id, done: true}
+	case c.saidElsewhere(r, d.MessageID):
 	default:
 		c.wrong(MessagePair, "message %s is not open", d.MessageID)
 		return
@@ -194,6 +196,15 @@ func (c *Checker) messageDiscarded(e event.Event, r *run) {
 		}
 	}
 	r.message, r.reasoning = nil, nil
+}
+
+// saidElsewhere reports that the message is complete, and of an agent that lives
+// elsewhere, which is asked anew.
+func (c *Checker) saidElsewhere(r *run, id string) bool {
+	if f := c.fold.Run(r.id); r.inStep && f != nil && f.Book.Remote != nil {
+		return slices.Contains(f.Book.Remote.Said, id)
+	}
+	return false
 }
 
 func (c *Checker) reasoning(e event.Event, r *run) {

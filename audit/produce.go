@@ -13,6 +13,9 @@ type file struct {
 	done      bool
 }
 
+// runs reports that the call is being run, as far as the log can know.
+func (c *call) runs() bool { return c.held || c.executor == event.ByRemote }
+
 // produce follows artifacts, state and activities.
 func (c *Checker) produce(e event.Event) {
 	switch e.Type {
@@ -43,7 +46,7 @@ func (c *Checker) artifactStarted(e event.Event) {
 	if c.files[d.ArtifactID] != nil {
 		c.wrong(ArtifactPair, "artifact %s was begun before", d.ArtifactID)
 	}
-	if call := c.calls[d.CallID]; d.CallID != "" && (call == nil || !call.held || call.done || call.run != e.RunID) {
+	if call := c.calls[d.CallID]; d.CallID != "" && (call == nil || !call.runs() || call.done || call.run != e.RunID) {
 		c.wrong(ArtifactPair, "artifact %s is begun by call %s, which is not running", d.ArtifactID, d.CallID)
 	}
 	c.files[d.ArtifactID] = &file{run: e.RunID, call: d.CallID}
@@ -59,7 +62,7 @@ func (c *Checker) artifactGrows(e event.Event) {
 		c.wrong(ArtifactPair, "artifact %s is not being written", d.ArtifactID)
 		return
 	}
-	if call := c.calls[f.call]; call != nil && (!call.held || call.done) {
+	if call := c.calls[f.call]; call != nil && (!call.runs() || call.done) {
 		c.wrong(ArtifactPair, "artifact %s is written by call %s, which is not running", d.ArtifactID, f.call)
 	}
 	if d.Bytes < f.bytes {

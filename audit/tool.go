@@ -136,17 +136,14 @@ func (c *Checker) callRunning(e event.Event, call *call) {
 	if !ok {
 		return
 	}
-	if !c.answered(call) {
-		c.wrong(CallRunning, "call %s runs before its answer is complete", call.id)
+	if !c.answered(call) || call.elsewhere() {
+		c.wrong(CallRunning, "call %s runs before its answer is complete, or is not the worker's to run", call.id)
 	}
 	if s := c.runs[call.run].status; s != event.WaitingTool && s != event.WaitingApproval {
 		c.wrong(RunStatus, "call %s runs while the run is %s", call.id, s)
 	}
 	if call.asked || call.decision == denied {
 		c.wrong(CallApproval, "call %s runs without approval", call.id)
-	}
-	if call.executor == event.ByClient {
-		c.wrong(CallRunning, "call %s is the client's to run", call.id)
 	}
 	if d.Attempt != call.attempts+1 {
 		c.wrong(CallAttempt, "attempt %d of call %s, after attempt %d", d.Attempt, call.id, call.attempts)
@@ -157,6 +154,10 @@ func (c *Checker) callRunning(e event.Event, call *call) {
 	call.attempts, call.key, call.held = d.Attempt, d.IdempotencyKey, true
 }
 
+// elsewhere reports that the call is run by the client, or by an agent that lives
+// elsewhere: the log has only what they tell.
+func (c *call) elsewhere() bool { return c.executor == event.ByClient || c.executor == event.ByRemote }
+
 // answered reports whether the call's answer and step are complete.
 func (c *Checker) answered(call *call) bool {
 	m := c.texts[call.message]
@@ -164,7 +165,7 @@ func (c *Checker) answered(call *call) bool {
 }
 
 func (c *Checker) callProgress(_ event.Event, call *call) {
-	if !call.held {
+	if !call.held && call.executor != event.ByRemote {
 		c.wrong(CallRunning, "call %s does not run under the session's owner", call.id)
 	}
 }
@@ -174,7 +175,7 @@ func (c *Checker) callCompleted(e event.Event, call *call) {
 	if !ok {
 		return
 	}
-	if !call.held && call.executor != event.ByClient {
+	if !call.held && !call.elsewhere() {
 		c.wrong(CallRunning, "call %s does not run under the session's owner", call.id)
 	}
 	if call.asked || call.decision == denied {
@@ -192,14 +193,14 @@ func (c *Checker) callFailed(e event.Event, call *call) {
 		return
 	}
 	c.closed(call, d.Name, d.Index, d.Args)
-	switch ran := call.attempts > 0 || call.executor == event.ByClient; {
+	switch ran := call.attempts > 0 || call.elsewhere(); {
 	case d.Code == "":
 		c.wrong(CallOutcome, "call %s fails without a code", call.id)
 	case d.Outcome == event.OutcomeUnknown && !ran:
 		c.wrong(CallOutcome, "the outcome of call %s is unknown, though it was never run", call.id)
 	case d.Outcome == event.OutcomeFailed && d.Code == event.CodeInterrupted && call.attempts > 0:
 		c.wrong(CallOutcome, "call %s was interrupted after it began: its outcome is not known to be failed", call.id)
-	case d.Outcome == event.OutcomeDenied && ran && call.executor != event.ByClient:
+	case d.Outcome == event.OutcomeDenied && ran && !call.elsewhere():
 		c.wrong(CallOutcome, "call %s was denied after it ran", call.id)
 	case d.Outcome == event.OutcomeDenied && call.asked:
 		c.wrong(CallApproval, "call %s was denied by nobody", call.id)

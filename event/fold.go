@@ -191,7 +191,7 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 	r := s.run(e)
 	at := e.Time
 	r.Status, r.EndedAt, r.ExpiresAt = status, &at, nil
-	r.Book.InStep, r.Book.Last = false, e.Seq
+	r.Book.InStep, r.Book.Last, r.Book.Remote = false, e.Seq, nil
 	if usage != nil {
 		r.Usage = *usage
 	}
@@ -228,6 +228,9 @@ func (s *Session) stepCompleted(e Event, d StepCompletedData) {
 func (s *Session) messageStarted(e Event, d MessageStartedData) {
 	m := s.message(e, d.MessageID, d.Role)
 	m.Status = Streaming
+	if r := s.runs[e.RunID]; r != nil {
+		r.Book.said(d.MessageID)
+	}
 	m.Parts = append(m.Parts, s.Book.Reasoning...)
 	s.Book.Reasoning = nil
 }
@@ -269,10 +272,13 @@ func countedElsewhere(reason string) bool {
 }
 
 // messageDiscarded takes back an abandoned attempt of the model: its text, its
-// reasoning and its tool calls, none of which ran.
+// reasoning and its tool calls, none of which ran here.
 func (s *Session) messageDiscarded(e Event, d MessageDiscardedData) {
-	if r := s.runs[e.RunID]; r != nil && !countedElsewhere(d.Reason) {
-		r.Book.lose()
+	if r := s.runs[e.RunID]; r != nil {
+		r.Book.tookBack(d.MessageID)
+		if !countedElsewhere(d.Reason) {
+			r.Book.lose()
+		}
 	}
 	s.Book.Reasoning = nil
 	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.MessageID == d.MessageID })
@@ -381,7 +387,9 @@ func (s *Session) toolClosed(e Event, id, name, args string) *ToolCall {
 	if r := s.runs[c.RunID]; r != nil && c.Executor == ByWorker {
 		r.Usage.ToolCalls++
 	}
-	s.progressed()
+	if c.Executor != ByRemote { // whose results are taken back if it is asked anew
+		s.progressed()
+	}
 	return c
 }
 

@@ -41,6 +41,11 @@ func (s *Session) custom(e Event, d CustomData) {
 		if json.Unmarshal(d.Value, &o) == nil {
 			r.Book.once(o)
 		}
+	case RemoteEvent:
+		var m RemoteMark
+		if json.Unmarshal(d.Value, &m) == nil {
+			r.Book.marked(m, s.State)
+		}
 	}
 }
 

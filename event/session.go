@@ -183,6 +183,7 @@ type RunBook struct {
 	Internal bool            `json:"internal,omitempty"` // a sub-agent's that clients do not see
 	Once     map[string]Once `json:"once,omitempty"`     // steps that tools journaled
 	Cut      *Cut            `json:"cut,omitempty"`      // of its requests
+	Remote   *Remote         `json:"remote,omitempty"`   // of an agent that lives elsewhere
 	Fallback int             `json:"fallback,omitempty"` // of the last step's model
 	Vain     int             `json:"vain,omitempty"`     // steps that ended without an answer
 	Reserved *Reserved       `json:"reserved,omitempty"` // of the step that is open

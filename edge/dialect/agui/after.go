@@ -65,6 +65,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 		}
 	}
 	for _, c := range a.before.CallsOf(d.MessageID) {
+		gone[resultID(c.CallID)] = true
 		if c.Streaming && !c.Internal {
 			list = append(list, begin("TOOL_CALL_END", a.e).Text("toolCallId", c.CallID).Message(""))
 		}
@@ -72,7 +73,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	if m != nil && m.Status == event.Streaming {
 		list = append(list, begin("TEXT_MESSAGE_END", a.e).Text("messageId", d.MessageID).Message(""))
 	}
-	if m == nil && len(gone) == 1 {
+	if m == nil && len(parts) == 0 {
 		return list // nothing was shown
 	}
 	stands := slices.DeleteFunc(messagesOf(a.before), func(m message) bool { return gone[m.ID] })

@@ -83,6 +83,7 @@ type Completion struct {
 	// What stands if the attempt is discarded.
 	standing      int
 	standingCalls int
+	before        map[string][2]int // the two, before an answer
 
 	message string // whose text came last
 	finish  string
@@ -151,7 +152,7 @@ func (c *Completion) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audie
 }
 
 func (c *Completion) reset(e event.Event) {
-	*c = Completion{d: c.d, id: c.d.ID, at: max(e.Time.Unix(), 0), client: map[string]*toolCall{}}
+	*c = Completion{d: c.d, id: c.d.ID, at: max(e.Time.Unix(), 0), client: map[string]*toolCall{}, before: map[string][2]int{}}
 	if c.id == "" {
 		c.id = e.RunID
 	}
@@ -239,14 +240,18 @@ func (c *Completion) argsDelta(e event.Event, d event.ToolArgsDeltaData) []diale
 	return []dialect.Message{c.chunk(string(event.Encode(callDelta{[]toolCall{{Index: t.Index, Function: function{Args: d.Delta}}}})), "")}
 }
 
-// messageCompleted: what has been said stands.
-func (c *Completion) messageCompleted(event.Event) []dialect.Message {
+// messageCompleted: what has been said stands, unless all of it is taken back.
+func (c *Completion) messageCompleted(_ event.Event, d event.MessageCompletedData) []dialect.Message {
+	c.before[d.MessageID] = [2]int{c.standing, c.standingCalls}
 	c.standing, c.standingCalls = len(c.text), len(c.calls)
 	return nil
 }
 
 // discarded fails the stream if the client has something of the attempt.
-func (c *Completion) discarded(event.Event) []dialect.Message {
+func (c *Completion) discarded(_ event.Event, d event.MessageDiscardedData) []dialect.Message {
+	if stood, ok := c.before[d.MessageID]; ok {
+		c.standing, c.standingCalls = stood[0], stood[1]
+	}
 	if len(c.text) == c.standing && len(c.calls) == c.standingCalls {
 		return nil
 	}

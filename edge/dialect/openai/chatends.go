@@ -26,8 +26,8 @@ var chatTellers = map[event.Type]chatTeller{
 	event.RunFailed:        chatOn((*Completion).runFailed),
 	event.RunCancelled:     chatOn((*Completion).runCancelled),
 	event.TextDelta:        (*Completion).textDelta,
-	event.MessageCompleted: (*Completion).messageCompleted,
-	event.MessageDiscarded: (*Completion).discarded,
+	event.MessageCompleted: chatOn((*Completion).messageCompleted),
+	event.MessageDiscarded: chatOn((*Completion).discarded),
 	event.ToolStarted:      chatOn((*Completion).toolStarted),
 	event.ToolArgsDelta:    chatOn((*Completion).argsDelta),
 }

@@ -22,7 +22,7 @@ var tellers = map[event.Type]teller{
 	event.RunCancelled:       on((*Response).runCancelled),
 	event.TextDelta:          (*Response).textDelta,
 	event.MessageCompleted:   on((*Response).messageCompleted),
-	event.MessageDiscarded:   (*Response).discarded,
+	event.MessageDiscarded:   on((*Response).discarded),
 	event.ReasoningStarted:   on((*Response).reasoningStarted),
 	event.ReasoningDelta:     (*Response).reasoningDelta,
 	event.ReasoningCompleted: on((*Response).reasoningCompleted),
@@ -93,7 +93,7 @@ func (r *Response) end(status, kind string) {
 	err, why, usage := r.err, r.why, r.usage
 	r.begin()
 	r.err, r.why, r.usage = err, why, usage
-	r.discarded(event.Event{})
+	r.dropAll("")
 	r.status, r.over = status, true
 	response := r.JSON()
 	r.emit(kind, r.start(kind, len(response)).Raw("response", response))

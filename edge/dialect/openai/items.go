@@ -15,7 +15,8 @@ type item struct {
 	id      string
 	index   int
 	open    bool
-	attempt bool            // of an attempt that may still be discarded
+	attempt bool            // of the answer that is being written
+	message string          // else: the answer it belongs to
 	dropped bool            // it is no part of the response in the end
 	final   json.RawMessage // once it is done
 }
@@ -157,14 +158,22 @@ func (r *Response) messageCompleted(e event.Event, d event.MessageCompletedData)
 		r.endText(i, text.String(), "completed", outputText(text.String()))
 	}
 	for _, i := range r.items {
-		i.attempt = false
+		if i.attempt {
+			i.attempt, i.message = false, d.MessageID
+		}
 	}
 }
 
-// discarded closes what the attempt has said, and takes it out of the response.
-func (r *Response) discarded(event.Event) {
+// discarded takes back what is being written, or an answer of an agent that lives
+// elsewhere and is asked anew.
+func (r *Response) discarded(_ event.Event, d event.MessageDiscardedData) { r.dropAll(d.MessageID) }
+
+// dropAll closes what belongs to an answer, or is being written, and takes it out
+// of the response.
+func (r *Response) dropAll(messageID string) {
 	for _, i := range r.items {
-		if !i.attempt || i.dropped {
+		mine := i.attempt || messageID != "" && i.message == messageID
+		if !mine || i.dropped {
 			continue
 		}
 		switch i.kind {

@@ -140,7 +140,7 @@ func (l *link) reason(err error) error {
 		return err
 	}
 	if l.proc != nil {
-		err = l.proc.cause(err)
+		err = l.proc.Cause(err)
 	}
 	return fmt.Errorf("no answer: %w", plain(err))
 }

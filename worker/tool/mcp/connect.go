@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/runlog-dev/runlog/worker/child"
 )
 
 // handshake is the protocol version that is offered first. It has all that is
@@ -71,12 +72,12 @@ func (l *link) refused(ctx context.Context, err error) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	select { // one that dies by itself has a reason to tell
-	case <-l.proc.done:
+	case <-l.proc.Done():
 	case <-time.After(200 * time.Millisecond):
 	}
-	l.proc.stop()
-	<-l.proc.done
-	return fmt.Errorf("start %q: %w", l.server.opt.Command[0], l.proc.cause(err))
+	l.proc.Stop()
+	<-l.proc.Done()
+	return fmt.Errorf("start %q: %w", l.server.opt.Command[0], l.proc.Cause(err))
 }
 
 func (s *Server) transport(l *link) (sdk.Transport, error) {
@@ -84,13 +85,13 @@ func (s *Server) transport(l *link) (sdk.Transport, error) {
 	if s.opt.URL != "" {
 		return s.httpTransport(wire), nil
 	}
-	proc, err := startProcess(s.opt)
+	proc, err := child.Start(s.opt.child())
 	if err != nil {
 		return nil, fmt.Errorf("start %q: %w", s.opt.Command[0], err)
 	}
 	l.proc = proc
 	return &sdk.IOTransport{
-		Reader:        closing{wire.lines(proc.out, wire.stdio), proc.stop},
+		Reader:        closing{wire.lines(proc.Out, wire.stdio), proc.Stop},
 		Writer:        stdin{proc},
 		MaxLineLength: -1, // wire has the limit
 	}, nil
@@ -109,12 +110,12 @@ func (c closing) Close() error {
 
 // stdin is the server's end of the pipe. A frame of which nothing was written
 // was not sent, and may be sent to another process.
-type stdin struct{ proc *process }
+type stdin struct{ proc *child.Process }
 
 var errUnsent = errors.New("nothing was sent")
 
 func (w stdin) Write(p []byte) (int, error) {
-	n, err := w.proc.in.Write(p)
+	n, err := w.proc.In.Write(p)
 	if err != nil && n == 0 {
 		err = fmt.Errorf("%w: %w", errUnsent, err)
 	}
@@ -122,20 +123,13 @@ func (w stdin) Write(p []byte) (int, error) {
 }
 
 func (w stdin) Close() error {
-	w.proc.stop()
+	w.proc.Stop()
 	return nil
 }
 
-// environment is what a server gets to see: PATH, HOME, and what is configured.
-func environment(configured map[string]string) []string {
-	var env []string
-	for _, key := range []string{"PATH", "HOME"} {
-		if v, ok := os.LookupEnv(key); ok {
-			env = append(env, key+"="+v)
-		}
-	}
-	for key, v := range configured {
-		env = append(env, key+"="+v)
-	}
-	return env
+// child is how the server is started: it may end by itself when it is told
+// nothing more, before it is told to.
+func (o Options) child() child.Options {
+	return child.Options{Command: o.Command, Env: o.Env, Dir: o.Dir, Hint: 300 * time.Millisecond, Grace: o.Grace,
+		Log: o.Log, Level: slog.LevelDebug, What: "mcp server stderr"}
 }

@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/runlog-dev/runlog/worker/child"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
@@ -16,8 +17,8 @@ import (
 type link struct {
 	server  *Server
 	session *sdk.ClientSession
-	proc    *process      // nil over HTTP
-	done    chan struct{} // closed when the session is over
+	proc    *child.Process // nil over HTTP
+	done    chan struct{}  // closed when the session is over
 
 	users   int  // calls and listings on it; guarded by server.mu
 	retired bool // close it when the last user leaves; guarded by server.mu
@@ -155,9 +156,9 @@ func (s *Server) discard(l *link, err error) {
 func (l *link) watch() {
 	err := l.session.Wait()
 	if l.proc != nil {
-		l.proc.stop()
-		<-l.proc.done
-		err = l.proc.cause(err)
+		l.proc.Stop()
+		<-l.proc.Done()
+		err = l.proc.Cause(err)
 	}
 	close(l.done)
 	if err == nil {
@@ -169,7 +170,7 @@ func (l *link) watch() {
 // close ends the connection. It does not wait; when it has ended, watch does.
 func (l *link) close() {
 	if l.proc != nil {
-		l.proc.stop()
+		l.proc.Stop()
 	}
 	go l.session.Close() // it waits until every call has returned
 }

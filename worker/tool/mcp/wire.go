@@ -11,6 +11,9 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
+// maxNote bounds what is logged of a line that is no message.
+const maxNote = 2 << 10
+
 // A wire sees what a server sends before the SDK does, and makes up for four
 // things that the SDK does not do: numbers of structured results keep all their
 // digits and schemas their order (the SDK decodes both into maps and floats);

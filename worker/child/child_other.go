@@ -1,6 +1,6 @@
 //go:build !linux
 
-package mcp
+package child
 
 import "syscall"
 

@@ -1,9 +1,12 @@
-package mcp
+// Package child starts programs that end with the worker: an MCP server, an
+// agent that is a program.
+package child
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -12,14 +15,32 @@ import (
 	"time"
 )
 
-// A process is a server started as a child, leader of a process group of its
-// own. The whole group ends with it, and it with the worker, even by kill -9.
-type process struct {
+// Options of a child. Only Command is needed.
+type Options struct {
+	Command []string
+	// Env is all that the child sees of an environment, besides PATH and HOME.
+	Env   map[string]string
+	Dir   string        // working directory; the worker's if empty
+	Hint  time.Duration // from the end of its input, by which Stop begins, to SIGTERM
+	Grace time.Duration // from SIGTERM to SIGKILL
+	// Drain leaves Out open when the child has ended, for the caller to read to
+	// its end and to close.
+	Drain bool
+	// Log gets what the child says on stderr, at Level, under the name What.
+	Log   *slog.Logger
+	Level slog.Level
+	What  string
+}
+
+// A Process is a child that was started, leader of a process group of its own.
+// The whole group ends with it, and it with the worker, even by kill -9.
+type Process struct {
+	In  *os.File // what it reads
+	Out *os.File // what it answers
+
 	cmd    *exec.Cmd
-	in     *os.File // what it reads
-	out    *os.File // what it answers
-	notes  *notes   // what it says on stderr
-	grace  time.Duration
+	opt    Options
+	notes  *notes // what it says on stderr
 	guard  *guard
 	ending sync.Once
 	done   chan struct{} // closed when it has ended and its group was killed
@@ -29,7 +50,8 @@ type process struct {
 // pipes are both ends of the three standard streams of a child.
 type pipes struct{ child, ours [3]*os.File }
 
-func startProcess(opt Options) (*process, error) {
+// Start starts a child.
+func Start(opt Options) (*Process, error) {
 	ps, err := openPipes()
 	if err != nil {
 		return nil, err
@@ -39,10 +61,7 @@ func startProcess(opt Options) (*process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = ps.child[0], ps.child[1], ps.child[2]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(cmd.SysProcAttr)
-	p := &process{
-		cmd: cmd, in: ps.ours[0], out: ps.ours[1],
-		notes: newNotes(opt.Log), grace: opt.Grace, done: make(chan struct{}),
-	}
+	p := &Process{cmd: cmd, opt: opt, In: ps.ours[0], Out: ps.ours[1], notes: newNotes(opt), done: make(chan struct{})}
 	started := make(chan error)
 	go p.live(started)
 	err = <-started
@@ -57,7 +76,7 @@ func startProcess(opt Options) (*process, error) {
 
 // live starts the process and waits for it. It keeps its thread, because the
 // kernel takes the end of the thread that forked for the end of the parent.
-func (p *process) live(started chan<- error) {
+func (p *Process) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := p.cmd.Start(); err != nil {
@@ -72,30 +91,31 @@ func (p *process) live(started chan<- error) {
 	p.guard.dismiss()
 	p.err = p.cmd.Wait()
 	close(p.done)
-	p.in.Close()
-	// What left the group may still hold the pipe open.
-	time.AfterFunc(time.Second, func() { p.out.Close() })
+	p.In.Close()
+	if !p.opt.Drain { // what left the group may still hold the pipe open
+		time.AfterFunc(time.Second, func() { p.Out.Close() })
+	}
 }
 
-// stop ends the process: by the end of its input, else SIGTERM, else SIGKILL.
+// Stop ends the process: by the end of its input, else SIGTERM, else SIGKILL.
 // It does not wait.
-func (p *process) stop() {
+func (p *Process) Stop() {
 	p.ending.Do(func() { go p.end() })
 }
 
-func (p *process) end() {
-	p.in.Close()
-	if p.wait(300 * time.Millisecond) {
+func (p *Process) end() {
+	p.In.Close()
+	if p.opt.Hint > 0 && p.wait(p.opt.Hint) {
 		return
 	}
 	p.signal(syscall.SIGTERM)
-	if p.wait(p.grace) {
+	if p.wait(p.opt.Grace) {
 		return
 	}
 	p.signal(syscall.SIGKILL)
 }
 
-func (p *process) wait(d time.Duration) bool {
+func (p *Process) wait(d time.Duration) bool {
 	select {
 	case <-p.done:
 		return true
@@ -105,14 +125,23 @@ func (p *process) wait(d time.Duration) bool {
 }
 
 // signal reaches the whole group. A paused member is woken to get it.
-func (p *process) signal(sig syscall.Signal) {
+func (p *Process) signal(sig syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT)
 }
 
-// cause adds to an error how the process ended, if it has, and what it last
+// Done is closed when the process has ended and its group was killed.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err is how the process ended: nil for exit code 0. Read it after Done.
+func (p *Process) Err() error { return p.err }
+
+// LastWords is the last line that the process said on stderr, cut.
+func (p *Process) LastWords() string { return p.notes.lastWords() }
+
+// Cause adds to an error how the process ended, if it has, and what it last
 // said.
-func (p *process) cause(err error) error {
+func (p *Process) Cause(err error) error {
 	if !p.wait(200 * time.Millisecond) {
 		return err
 	}
@@ -132,6 +161,20 @@ func (p *process) cause(err error) error {
 // ended reports whether err says no more than that the pipe has ended.
 func ended(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
+}
+
+// environment is what a child gets to see: PATH, HOME, and what is configured.
+func environment(configured map[string]string) []string {
+	var env []string
+	for _, key := range []string{"PATH", "HOME"} {
+		if v, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+v)
+		}
+	}
+	for key, v := range configured {
+		env = append(env, key+"="+v)
+	}
+	return env
 }
 
 func openPipes() (*pipes, error) {

@@ -1,7 +1,8 @@
-package mcp
+package child
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,10 +17,11 @@ const (
 	maxLastWords = 300
 )
 
-// notes logs at debug level what a server says on stderr, within bounds, and
-// keeps its last line.
+// notes logs what a child says on stderr, within bounds, and keeps its last line.
 type notes struct {
-	log *slog.Logger
+	log   *slog.Logger
+	level slog.Level
+	what  string
 
 	second time.Time // owned by read, as the next two
 	logged int
@@ -29,7 +31,12 @@ type notes struct {
 	last string
 }
 
-func newNotes(log *slog.Logger) *notes { return &notes{log: log} }
+func newNotes(o Options) *notes {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &notes{log: o.Log, level: o.Level, what: o.What}
+}
 
 // read ends with its source, and closes it.
 func (n *notes) read(src io.ReadCloser) {
@@ -56,7 +63,7 @@ func (n *notes) line(s string) {
 	n.mu.Unlock()
 	if now := time.Now(); now.Sub(n.second) >= time.Second {
 		if n.missed > 0 {
-			n.log.Debug("mcp server stderr", "lines_left_out", n.missed)
+			n.log.Log(context.Background(), n.level, n.what, "lines_left_out", n.missed)
 		}
 		n.second, n.logged, n.missed = now, 0, 0
 	}
@@ -65,7 +72,7 @@ func (n *notes) line(s string) {
 		return
 	}
 	n.logged++
-	n.log.Debug("mcp server stderr", "line", s)
+	n.log.Log(context.Background(), n.level, n.what, "line", s)
 }
 
 func (n *notes) lastWords() string {
