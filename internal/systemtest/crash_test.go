@@ -267,7 +267,15 @@ func toolServerKilled(t *testing.T, p *production) {
 // toolServers are the processes that a worker has started for its tools.
 func toolServers(t *testing.T, worker int) []int {
 	t.Helper()
-	var pids []int
+	pids := children(worker, "demo-tools")
+	if len(pids) == 0 {
+		t.Fatal("the worker has started no tools")
+	}
+	return pids
+}
+
+// children are the processes that another one has started, with a word in their command.
+func children(of int, word string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
 		args, _ := os.ReadFile(path)
@@ -275,12 +283,9 @@ func toolServers(t *testing.T, worker int) []int {
 		var pid, parent int
 		var name, state string
 		fmt.Sscan(string(stat), &pid, &name, &state, &parent)
-		if parent == worker && strings.Contains(string(args), "demo-tools") {
+		if parent == of && strings.Contains(string(args), word) {
 			pids = append(pids, pid)
 		}
-	}
-	if len(pids) == 0 {
-		t.Fatal("the worker has started no tools")
 	}
 	return pids
 }

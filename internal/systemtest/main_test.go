@@ -71,8 +71,10 @@ func agentFiles(t testing.TB, fill ...string) string {
 	if err := os.CopyFS(dir, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(testservers.Root(t), "examples/agents"))); err != nil {
-		t.Fatal(err)
+	for _, examples := range []string{"examples/agents", "examples/elsewhere"} {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(testservers.Root(t), examples))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml"} {
 		path := filepath.Join(dir, name)

@@ -11,6 +11,7 @@ import (
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/redact"
+	"github.com/runlog-dev/runlog/worker/remote"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
@@ -21,7 +22,9 @@ type Agent struct {
 	Model      model.Model
 	Fallback   []model.Model // as in the definition
 	Sources    []tool.Source
-	system     *template.Template
+	// Remote answers in the place of a model and of tools, if it is set.
+	Remote remote.Agent
+	system *template.Template
 }
 
 // New puts an agent together. The definition's system prompt must be a valid
@@ -34,9 +37,19 @@ func New(d Definition, m model.Model, sources []tool.Source) (*Agent, error) {
 	return &Agent{Definition: d, Model: m, Sources: sources, system: t}, nil
 }
 
-// Close stops the agent's tool servers.
+// NewRemote puts an agent together that lives elsewhere. Of its definition only
+// tools of the client, what clients see, and limits count.
+func NewRemote(d Definition, r remote.Agent, sources []tool.Source) *Agent {
+	return &Agent{Definition: d, Remote: r, Sources: sources}
+}
+
+// Close stops the agent's tool servers, or lets go of the agent that lives
+// elsewhere.
 func (a *Agent) Close() error {
 	var errs []error
+	if a.Remote != nil {
+		errs = append(errs, a.Remote.Close())
+	}
 	for _, s := range a.Sources {
 		errs = append(errs, s.Close())
 	}

@@ -45,6 +45,7 @@ type answer struct {
 	messageID string
 	index     int // of the message in its session
 	view      *event.Session
+	executor  func(name string) event.Executor
 
 	mu      sync.Mutex // the window's timer writes too
 	started bool
@@ -79,7 +80,7 @@ type callDraft struct {
 }
 
 func newAnswer(r *Run, view *event.Session) *answer {
-	return &answer{run: r, messageID: event.NewID("msg"), index: len(view.Messages), view: view}
+	return &answer{run: r, messageID: event.NewID("msg"), index: len(view.Messages), view: view, executor: r.executor}
 }
 
 // take logs one chunk.
@@ -252,7 +253,7 @@ func (a *answer) startCall(c model.Chunk) error {
 	a.calls = append(a.calls, d)
 	a.parts = append(a.parts, event.Part{Type: event.PartToolCall, CallID: d.id, Internal: d.internal})
 	return a.append(d.internal, event.ToolStarted, event.ToolStartedData{
-		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: a.run.executor(d.name)})
+		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: a.executor(d.name)})
 }
 
 // taken reports whether the session has a call of this id: some servers number
@@ -303,13 +304,46 @@ func (a *answer) flush() error {
 func (a *answer) complete(step int, result model.Result) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.closeDraft(""); err != nil {
+	out, err := a.closers()
+	if err != nil {
 		return err
+	}
+	if len(a.calls) > 0 {
+		result.FinishReason = event.FinishToolCalls // some servers say stop
+	}
+	out = append(out, a.run.event(event.StepCompleted, event.StepCompletedData{Step: step, FinishReason: result.FinishReason, Usage: result.Usage}))
+	return a.run.Journal.Append(out...)
+}
+
+// end writes the closers of the answer alone.
+func (a *answer) end() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out, err := a.closers()
+	if err != nil {
+		return err
+	}
+	return a.run.Journal.Append(out...)
+}
+
+// settle writes what is gathered, so that something else may follow it.
+func (a *answer) settle() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return a.err
+	}
+	return a.flushPending()
+}
+
+// closers are what closes the answer's calls and itself.
+func (a *answer) closers() (out []event.Event, err error) {
+	if err := a.closeDraft(""); err != nil {
+		return nil, err
 	}
 	if err := a.start(); err != nil {
-		return err
+		return nil, err
 	}
-	var out []event.Event
 	for _, d := range a.calls {
 		if rest := d.guard.Close(); rest != "" {
 			out = append(out, a.run.hidden(d.internal, event.ToolArgsDelta, event.ToolArgsDeltaData{CallID: d.id, Delta: rest}))
@@ -320,13 +354,8 @@ func (a *answer) complete(step int, result model.Result) error {
 		}
 		out = append(out, a.run.hidden(d.internal, event.ToolArgs, event.ToolArgsData{CallID: d.id, Name: d.name, Index: d.index, Args: args, Redacted: changed}))
 	}
-	out = append(out, a.run.event(event.MessageCompleted, event.MessageCompletedData{
-		MessageID: a.messageID, Role: event.RoleAssistant, Index: a.index, Parts: nonNil(a.parts), SHA256: event.TextHash(a.parts)}))
-	if len(a.calls) > 0 {
-		result.FinishReason = event.FinishToolCalls // some servers say stop
-	}
-	out = append(out, a.run.event(event.StepCompleted, event.StepCompletedData{Step: step, FinishReason: result.FinishReason, Usage: result.Usage}))
-	return a.run.Journal.Append(out...)
+	return append(out, a.run.event(event.MessageCompleted, event.MessageCompletedData{
+		MessageID: a.messageID, Role: event.RoleAssistant, Index: a.index, Parts: nonNil(a.parts), SHA256: event.TextHash(a.parts)})), nil
 }
 
 func nonNil(parts []event.Part) []event.Part {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -13,12 +14,38 @@ import (
 type Definition struct {
 	Name        string
 	Description string
-	Model       ModelConfig
-	Fallback    []ModelConfig // asked in this order when those before it are not there
-	System      string        // Go template; see Prompt
-	Tools       []ToolConfig
-	Emit        event.Emit
-	Limits      Limits
+	Kind        Kind
+	Exec        *ExecConfig // of Kind Exec
+	// OnCrash says what becomes of an agent that lives elsewhere when the worker
+	// dies that asked it, or when its answer breaks off: it is asked anew (Retry,
+	// the default), or the run fails.
+	OnCrash  tool.OnCrash
+	Model    ModelConfig
+	Fallback []ModelConfig // asked in this order when those before it are not there
+	System   string        // Go template; see Prompt
+	Tools    []ToolConfig
+	Emit     event.Emit
+	Limits   Limits
+}
+
+// Kind says where an agent's answers come from.
+type Kind string
+
+// Kinds. The empty one is LLM.
+const (
+	LLM  Kind = "llm"
+	Exec Kind = "exec" // a program
+)
+
+// An ExecConfig names the program that is an agent. Values of Env may hold
+// ${secret:NAME}. Config goes to the program as it is.
+type ExecConfig struct {
+	Command []string
+	Env     map[string]string
+	Dir     string
+	Config  json.RawMessage
+	Idle    time.Duration // between two lines; 0: no limit but the run's
+	Grace   time.Duration // from SIGTERM to SIGKILL; 0: 5 s
 }
 
 // A ModelConfig names a model and where it is. Its strings may hold

@@ -261,6 +261,9 @@ func (r *Run) executor(name string) event.Executor {
 	if t := r.tools[name]; t != nil && t.Spec().Executor != "" {
 		return t.Spec().Executor
 	}
+	if r.agent.Remote != nil {
+		return event.ByRemote
+	}
 	return event.ByWorker
 }
 

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -187,7 +189,7 @@ func (r *Run) closeCall(view *event.Session, c *event.ToolCall, why string) even
 	switch {
 	case why == "cancelled":
 		d.Outcome, d.Message = event.OutcomeCancelled, "the run was cancelled"
-	case c.Status == event.Running:
+	case c.Status == event.Running || c.Executor == event.ByRemote:
 		d.Outcome, d.Message = event.OutcomeUnknown, "the run ended ("+why+") before the tool answered: it may have had its effect"
 	default:
 		d.Outcome, d.Message = event.OutcomeFailed, "not run: the run ended ("+why+")"
@@ -223,23 +225,48 @@ func Recovered(view *event.Session, run *event.Run, reason string) []event.Event
 	return out
 }
 
-// takenBack discards what the run's model is saying.
+// takenBack discards what the run's model is saying, and of an agent that lives
+// elsewhere all that it has said and changed since it can be asked anew.
 func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.Event {
 	if !view.Run(r.id).Book.InStep {
 		return nil
 	}
-	discard := func(messageID string) []event.Event {
-		return []event.Event{r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry})}
+	var out []event.Event
+	discard := func(messageID string) {
+		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry}))
 	}
+	open := ""
 	for _, m := range view.Messages {
 		if m.RunID == r.id && m.Status == event.Streaming {
-			return discard(m.MessageID)
+			open = m.MessageID
 		}
 	}
-	if len(view.Book.Reasoning) > 0 { // its message had not begun
-		return discard(event.NewID("msg"))
+	if open == "" && len(view.Book.Reasoning) > 0 { // its message had not begun
+		open = event.NewID("msg")
 	}
-	return nil
+	if open != "" {
+		discard(open)
+	}
+	remote := view.Run(r.id).Book.Remote
+	if remote == nil || remote.Keep {
+		return out
+	}
+	for _, id := range slices.Backward(remote.Said) {
+		if id != open {
+			discard(id)
+		}
+	}
+	if was := orNull(remote.State); !bytes.Equal(was, orNull(view.State)) {
+		out = append(out, r.event(event.StateSnapshot, event.StateSnapshotData{State: was}))
+	}
+	return out
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
 }
 
 // steps goes from the fold's state to the end of the run.
@@ -291,6 +318,8 @@ func (r *Run) step(ctx context.Context) (done bool, err error) {
 		return false, ErrParked
 	case run.Status == event.Pending:
 		return false, r.status(run, event.Running)
+	case r.agent.Remote != nil:
+		return r.remoteStep(ctx, view, run)
 	case run.Book.InStep && run.Book.Answer != "": // a takeover between the two closers
 		return false, r.Journal.Append(r.event(event.StepCompleted, event.StepCompletedData{Step: run.Book.Step, FinishReason: finishOf(view, run)}))
 	case run.Book.InStep:

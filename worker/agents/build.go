@@ -27,6 +27,9 @@ type Options struct {
 // Build puts an agent together. Tool servers are started when they are needed.
 func Build(d agent.Definition, o Options) (*agent.Agent, error) {
 	b := builder{o}
+	if d.Kind == agent.Exec {
+		return b.elsewhere(d)
+	}
 	m, err := b.model(d.Model)
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: model: %w", d.Name, err)

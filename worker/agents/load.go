@@ -28,6 +28,8 @@ type file struct {
 	Name        string                  `yaml:"name"`
 	Description string                  `yaml:"description"`
 	Kind        string                  `yaml:"kind"`
+	Exec        *execSection            `yaml:"exec"`
+	OnCrash     string                  `yaml:"on_crash"`
 	Model       modelSection            `yaml:"model"`
 	Fallback    []modelSection          `yaml:"fallback"`
 	Prices      map[string]priceSection `yaml:"prices"`
@@ -231,10 +233,15 @@ func (c *checker) definition(f file) agent.Definition {
 	} else if err := event.CheckID("name", f.Name); err != nil {
 		c.wrong("$.name", "%v", err)
 	}
-	if f.Kind != "" && f.Kind != "llm" {
-		c.wrong("$.kind", "unsupported: %q; this version runs kind: llm", f.Kind)
+	d := agent.Definition{Name: f.Name, Description: f.Description, Kind: agent.Kind(f.Kind), System: f.System}
+	if d.Kind == agent.Exec {
+		c.elsewhere(&d, f)
+		return d
 	}
-	d := agent.Definition{Name: f.Name, Description: f.Description, System: f.System}
+	if d.Kind != "" && d.Kind != agent.LLM {
+		c.wrong("$.kind", "%q is none of llm, exec", f.Kind)
+	}
+	c.onlyElsewhere(f)
 	d.Model = c.model("$.model", f.Model)
 	for i, m := range f.Fallback {
 		d.Fallback = append(d.Fallback, c.model("$.fallback["+strconv.Itoa(i)+"]", m))

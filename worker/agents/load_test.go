@@ -2,6 +2,7 @@ package agents
 
 import (
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -10,6 +11,7 @@ import (
 	"github.com/runlog-dev/runlog/examples"
 	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/redact"
+	"github.com/runlog-dev/runlog/worker/tool"
 )
 
 const good = `name: good
@@ -49,7 +51,14 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"exceeded":          {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  on_exceeded: stop\n", "bad.yaml:4: limits.on_exceeded: \"stop\" is none of fail, pause"},
 		"negative":          {"name: x\nmodel: {provider: openai, name: m}\nlimits: {session: {tokens: -1}}\n", "limits are not negative"},
 		"context":           {"name: x\nmodel: {provider: openai, name: m, context: 4096, max_tokens: 8192}\n", "bad.yaml:2: model.context:"},
-		"kind":              {"name: x\nkind: agui\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: unsupported"},
+		"kind":              {"name: x\nkind: acme\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: \"acme\" is none of llm, exec"},
+		"no program":        {"name: x\nkind: exec\nexec: {env: {A: b}}\n", "bad.yaml:3: exec: exec.command is missing"},
+		"no exec":           {"name: x\nkind: exec\n", "bad.yaml:1: exec: exec.command is missing"},
+		"model of program":  {"name: x\nkind: exec\nexec: {command: [x]}\nmodel: {provider: openai, name: m}\n", "bad.yaml:4: model: is for kind: llm"},
+		"tool of program":   {"name: x\nkind: exec\nexec: {command: [x]}\ntools:\n  - builtin: write_artifact\n", "bad.yaml:5: tools[0]: an agent of kind: exec has its own tools"},
+		"crash of program":  {"name: x\nkind: exec\nexec: {command: [x]}\non_crash: ask\n", "bad.yaml:4: on_crash: \"ask\" is none of retry, fail"},
+		"exec of a model":   {"name: x\nexec: {command: [x]}\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: exec: is for kind: exec"},
+		"crash of a model":  {"name: x\non_crash: retry\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: on_crash: is for kind: exec"},
 		"both":              {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - builtin: write_artifact\n    mcp: {name: a, url: http://x}\n", "exactly one of mcp, builtin, client and agent"},
 		"emit":              {"name: x\nmodel: {provider: openai, name: m}\nemit:\n  tools: 7\n", "bad.yaml:4: emit.tools: expected"},
 		"script":            {"name: x\nmodel: {provider: scripted, script: none.script}\n", "bad.yaml:2: model.script"},
@@ -100,5 +109,32 @@ func TestTheDemoAgentBuilds(t *testing.T) {
 		if _, err := Build(d, Options{Secrets: redact.NewSecrets(nil), Self: "runlog", Logger: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestAProgramIsAnAgent(t *testing.T) {
+	const file = `name: p
+kind: exec
+exec: {command: [runlog, x], env: {TOKEN: "${secret:PROGRAM_TOKEN}"}, dir: sub, config: {deep: {n: 9007199254740993}}, idle_timeout: 10s, grace: 1s}
+on_crash: fail
+tools: [{client: {name: pick}}]
+limits: {tokens: 100, cost_usd: 1}
+`
+	list, err := Load(fstest.MapFS{"p.yaml": {Data: []byte(file)}}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := list[0]
+	if e := d.Exec; d.Kind != agent.Exec || d.OnCrash != tool.Fail || string(e.Config) != `{"deep":{"n":9007199254740993}}` ||
+		e.Idle != 10*time.Second || e.Grace != time.Second || !filepath.IsAbs(e.Dir) || filepath.Base(e.Dir) != "sub" || d.Limits.Tokens != 100 || len(d.Tools) != 1 {
+		t.Errorf("the definition is %+v, %+v", d, e)
+	}
+	if _, err := Build(d, Options{Secrets: redact.NewSecrets(nil), Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "PROGRAM_TOKEN") {
+		t.Errorf("without its secret: %v", err)
+	}
+	t.Setenv("PROGRAM_TOKEN", "x")
+	a, err := Build(d, Options{Secrets: redact.NewSecrets(nil), Self: "/bin/runlog", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil || a.Remote == nil || len(a.Sources) != 1 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }

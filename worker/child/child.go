@@ -136,7 +136,8 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Err is how the process ended: nil for exit code 0. Read it after Done.
 func (p *Process) Err() error { return p.err }
 
-// LastWords is the last line that the process said on stderr, cut.
+// LastWords is the last line that the process has said on stderr, cut. Ask for it
+// after Done.
 func (p *Process) LastWords() string { return p.notes.lastWords() }
 
 // Cause adds to an error how the process ended, if it has, and what it last

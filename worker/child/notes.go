@@ -27,6 +27,8 @@ type notes struct {
 	logged int
 	missed int
 
+	ended chan struct{} // closed with its source
+
 	mu   sync.Mutex
 	last string
 }
@@ -35,11 +37,12 @@ func newNotes(o Options) *notes {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &notes{log: o.Log, level: o.Level, what: o.What}
+	return &notes{log: o.Log, level: o.Level, what: o.What, ended: make(chan struct{})}
 }
 
 // read ends with its source, and closes it.
 func (n *notes) read(src io.ReadCloser) {
+	defer close(n.ended)
 	defer src.Close()
 	r := bufio.NewReaderSize(src, maxNote)
 	for {
@@ -75,7 +78,12 @@ func (n *notes) line(s string) {
 	n.log.Log(context.Background(), n.level, n.what, "line", s)
 }
 
+// lastWords waits a moment for what is still under way.
 func (n *notes) lastWords() string {
+	select {
+	case <-n.ended:
+	case <-time.After(time.Second): // something else may hold it open
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.ToValidUTF8(n.last[:min(len(n.last), maxLastWords)], "")

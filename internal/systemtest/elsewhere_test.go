@@ -1,0 +1,57 @@
+package systemtest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// counted is what the example counter says when it is asked for n numbers.
+func counted(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d ", i+1)
+	}
+	return b.String() + "and that is all."
+}
+
+// A program that is an agent: its worker is killed while it is at work and while it speaks.
+// It is started anew, with the same key, and those who watch see one story.
+func TestAProgramOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	p := startSmall(t)
+	e := p.at[0]
+	both := p.alone(t)
+	running := p.watch(t, e.submit(t, request{Agent: "counter", Input: "count to 100"}), 0)
+	speaking := p.watch(t, e.submit(t, request{Agent: "counter", Input: "count to 25"}), 1)
+	running.sees(t, event.ToolProgress, 2)
+	speaking.sees(t, event.TextDelta, 2)
+	pids := children(p.worker[0].PID(), "counter.py")
+	if len(pids) != 2 {
+		t.Errorf("%d programs run, want 2", len(pids))
+	}
+	both()
+	p.worker[0].Kill()
+	for v, n := range map[*viewer]int{running: 100, speaking: 25} {
+		log, s := v.completed(t, e)
+		if got := said(s, v.run.RunID); got != counted(n) {
+			t.Errorf("the answer is %q", got)
+		}
+		if want := fmt.Sprintf(`{"counted":%d,"to":%d}`, n, n); string(s.State) != want || len(s.ToolCalls) != 1 || len(s.Messages) != 3 {
+			t.Errorf("the fold is %s", s.Encode())
+		}
+		if count(log, event.MessageDiscarded) == 0 || count(log, event.RunRecovered) != 1 {
+			t.Errorf("%d answers were taken back in %d takeovers", count(log, event.MessageDiscarded), count(log, event.RunRecovered))
+		}
+	}
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("the end of program %d", pid), func() bool {
+			args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // a zombie has none
+			return !strings.Contains(string(args), "counter.py")
+		})
+	}
+	p.command("fsck")
+}

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"encoding/json"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/remote"
+)
+
+// end closes a leg: the agent has said all of it. Calls that the client runs, or
+// that somebody has to approve, stay open; others have no result and get none.
+func (l *leg) end() error {
+	asks, err := l.questions()
+	if err != nil {
+		return err
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	view := l.run.Journal.View()
+	finish, out := event.FinishStop, []event.Event(nil)
+	for _, c := range openCalls(view, l.run.id) {
+		if c.Executor == event.ByClient || asked(asks, c.CallID) {
+			finish = event.FinishToolCalls
+			continue
+		}
+		t := &toolCall{run: l.run, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
+		out = append(out, t.failed(event.CodeToolError, event.OutcomeUnknown, "the agent ended without telling the result", nil))
+	}
+	m := l.mark
+	m.Checkpoint, m.Ended, m.Asks = nil, true, asks
+	out = append(out, l.run.mark(m),
+		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: finish, Usage: l.usage}))
+	return l.run.Journal.Append(out...)
+}
+
+func asked(asks []event.Ask, callID string) bool {
+	for _, a := range asks {
+		if a.CallID == callID {
+			return true
+		}
+	}
+	return false
+}
+
+// questions are the asks as the log keeps them. One that is about no call becomes
+// a call that the client answers.
+func (l *leg) questions() (asks []event.Ask, err error) {
+	for _, a := range l.asks {
+		if a.CallID == "" {
+			if a.CallID, err = l.question(a); err != nil {
+				return nil, err
+			}
+		}
+		asks = append(asks, event.Ask{ID: a.ID, CallID: a.CallID, ExpiresAt: a.ExpiresAt})
+	}
+	return asks, nil
+}
+
+func (l *leg) question(a remote.Ask) (callID string, err error) {
+	if err := l.open(l.id); err != nil {
+		return "", err
+	}
+	client := func(string) event.Executor { return event.ByClient }
+	was := l.answer.executor
+	l.answer.executor = client
+	n := len(l.answer.calls)
+	err = l.answer.take(model.Chunk{Kind: model.CallStart, Index: n, CallID: a.ID, Name: a.Name})
+	l.answer.executor = was
+	if err != nil {
+		return "", err
+	}
+	args := a.Question
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	return l.answer.calls[n].id, l.answer.take(model.Chunk{Kind: model.CallArgs, Index: n, Text: string(args)})
+}

@@ -1,0 +1,390 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/remote"
+	"github.com/runlog-dev/runlog/worker/tool"
+)
+
+// A leg turns what an agent that lives elsewhere says into events. Its messages
+// follow one another: what belongs to an earlier one begins a new one.
+type leg struct {
+	run      *Run
+	step     int
+	mark     event.RemoteMark
+	gone     []string // ids of messages that were taken back
+	answer   *answer  // the message that is being written, nil: none
+	id       string   // what the agent calls it
+	calls    map[string]string
+	index    map[string]int // of the calls in answer
+	progress map[string]*progressLog
+	asks     []remote.Ask
+	usage    event.Usage
+	spoke    bool
+}
+
+func newLeg(r *Run, run *event.Run) *leg {
+	m := run.Book.Remote
+	return &leg{run: r, step: run.Book.Step, mark: m.RemoteMark, gone: m.Gone, calls: map[string]string{}, progress: map[string]*progressLog{}}
+}
+
+// say logs one saying.
+func (l *leg) say(ctx context.Context, s remote.Saying) error {
+	l.spoke = true
+	switch s := s.(type) {
+	case remote.Text:
+		if s.Delta == "" && (l.answer == nil || s.MessageID == l.id) {
+			return nil
+		}
+		return l.write(s.MessageID, model.Chunk{Kind: model.Text, Text: s.Delta})
+	case remote.Reasoning:
+		return l.write(l.id, model.Chunk{Kind: model.Reasoning, Text: s.Delta})
+	case remote.ReasoningEnd:
+		if l.answer == nil {
+			return nil
+		}
+		return l.answer.take(model.Chunk{Kind: model.ReasoningEnd})
+	case remote.MessageEnd:
+		return l.close()
+	case remote.Call:
+		return l.call(s)
+	case remote.Args:
+		return l.args(s)
+	case remote.Progress:
+		return l.progresses(s)
+	case remote.Result:
+		return l.result(ctx, s)
+	case remote.Artifact:
+		return l.artifact(ctx, s)
+	case remote.Usage:
+		return l.spend(s.Usage)
+	case remote.Checkpoint:
+		return l.checkpoint(s.Value)
+	case remote.Ask:
+		return l.ask(s)
+	}
+	return l.beside(s)
+}
+
+// write adds to the message, or begins it.
+func (l *leg) write(messageID string, c model.Chunk) error {
+	if err := l.open(messageID); err != nil {
+		return err
+	}
+	return l.answer.take(c)
+}
+
+// open makes the message of this id the one that is written. Without an id any
+// one will do. What was thought before a message has its id is a part of it.
+func (l *leg) open(messageID string) error {
+	if l.answer != nil && (messageID == "" || messageID == l.id) {
+		return nil
+	}
+	if l.answer == nil || l.id != "" || l.answer.started {
+		if err := l.close(); err != nil {
+			return err
+		}
+		l.answer, l.index = newAnswer(l.run, l.run.Journal.View()), map[string]int{}
+	}
+	l.id = messageID
+	l.answer.named(messageID, l.gone)
+	return nil
+}
+
+// named gives the message the id that the agent calls it by, if it can have it:
+// the agent may know it again by that.
+func (a *answer) named(id string, gone []string) {
+	if id != "" && event.CheckID("message", id) == nil && a.view.MessageByID(id) == nil && !slices.Contains(gone, id) {
+		a.messageID = id
+	}
+}
+
+// close ends the message that is being written.
+func (l *leg) close() error {
+	a := l.answer
+	if a == nil {
+		return nil
+	}
+	l.answer, l.id = nil, ""
+	return a.end()
+}
+
+func (l *leg) call(s remote.Call) error {
+	if s.Name == "" {
+		return broken("a tool call has no name")
+	}
+	if err := l.open(s.MessageID); err != nil {
+		return err
+	}
+	n := len(l.answer.calls)
+	if err := l.answer.take(model.Chunk{Kind: model.CallStart, Index: n, CallID: s.CallID, Name: s.Name}); err != nil {
+		return err
+	}
+	l.calls[s.CallID], l.index[s.CallID] = l.answer.calls[n].id, n
+	return nil
+}
+
+func (l *leg) args(s remote.Args) error {
+	n, ok := l.index[s.CallID]
+	if !ok || l.answer == nil {
+		return fmt.Errorf("arguments of a tool call %q that is not open: %w", s.CallID, remote.ErrMisfit)
+	}
+	return l.answer.take(model.Chunk{Kind: model.CallArgs, Index: n, Text: s.Delta})
+}
+
+// find closes the message that a call stands in and gives the call.
+func (l *leg) find(id string) (*toolCall, error) {
+	if _, ok := l.index[id]; ok && l.answer != nil {
+		if err := l.close(); err != nil {
+			return nil, err
+		}
+	}
+	if own, ok := l.calls[id]; ok {
+		id = own
+	}
+	view := l.run.Journal.View()
+	c := view.Call(id)
+	if c == nil || c.RunID != l.run.id || c.Done() {
+		return nil, fmt.Errorf("tool call %q is not open: %w", id, remote.ErrMisfit)
+	}
+	return &toolCall{run: l.run, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}, nil
+}
+
+func (l *leg) progresses(s remote.Progress) error {
+	p := l.progress[s.CallID]
+	if p == nil {
+		t, err := l.find(s.CallID)
+		if err != nil {
+			return err
+		}
+		p = &progressLog{call: t}
+		l.progress[s.CallID] = p
+	}
+	p.report(s.Progress)
+	return nil
+}
+
+func (l *leg) result(ctx context.Context, s remote.Result) error {
+	t, err := l.find(s.CallID)
+	if err != nil {
+		return err
+	}
+	if p := l.progress[s.CallID]; p != nil {
+		p.close()
+	}
+	result := tool.Result{Content: s.Content, Structured: s.Structured, Failed: s.Failed}
+	if s.Failed {
+		return t.append(t.toolError(ctx, result))
+	}
+	return t.completed(ctx, result)
+}
+
+// artifact keeps a file. What a lost attempt kept already is not kept twice.
+func (l *leg) artifact(ctx context.Context, s remote.Artifact) error {
+	if err := l.settle(); err != nil {
+		return err
+	}
+	name := l.run.Redactor.String(s.Name)
+	sum := sha256.Sum256(s.Data)
+	for _, a := range l.run.Journal.View().Artifacts {
+		if a.RunID == l.run.id && a.Name == name && a.MediaType == s.MediaType && a.SHA256 == hex.EncodeToString(sum[:]) {
+			return nil
+		}
+	}
+	id := event.NewID("art")
+	blob, err := l.run.Artifacts.Create(ctx, id, name, s.MediaType)
+	if err != nil {
+		return unkept(s.Name, err)
+	}
+	defer blob.Abort()
+	if err := l.run.Journal.Append(l.run.event(event.ArtifactStarted, event.ArtifactStartedData{ArtifactID: id, Name: name, MediaType: s.MediaType})); err != nil {
+		return err
+	}
+	if _, err := blob.Write(s.Data); err != nil {
+		return unkept(s.Name, err)
+	}
+	bytes, hash, err := blob.Commit(ctx)
+	if err != nil {
+		return unkept(s.Name, err)
+	}
+	return l.run.Journal.Append(l.run.event(event.ArtifactCompleted, event.ArtifactCompletedData{
+		ArtifactID: id, Name: name, MediaType: s.MediaType, Bytes: bytes, SHA256: hash, URL: "/artifacts/" + id}))
+}
+
+func unkept(name string, err error) error {
+	return &model.Error{Code: event.CodeUnavailable, Message: fmt.Sprintf("the artifact %q could not be kept", name), Retryable: true, Err: err}
+}
+
+// spend adds up what the agent says it has used, and ends the leg when a budget
+// is used up.
+func (l *leg) spend(u event.Usage) error {
+	u.Steps, u.ToolCalls = 0, 0
+	if u.InputTokens < 0 || u.OutputTokens < 0 || u.CostUSD < 0 {
+		return broken("usage is negative")
+	}
+	l.usage.Add(u)
+	for _, a := range l.run.accounts(l.run.Journal.View()) {
+		used := a.spent.Tokens + l.usage.InputTokens + l.usage.OutputTokens
+		if a.Tokens > 0 && used > a.Tokens {
+			return a.over("tokens", float64(a.Tokens), float64(used))
+		}
+		if cost := a.spent.CostUSD + l.usage.CostUSD; a.CostUSD > 0 && cost > a.CostUSD {
+			return a.over("cost_usd", a.CostUSD, cost)
+		}
+	}
+	return nil
+}
+
+// overdrawn ends the leg because a budget is used up. A run that pauses takes back
+// what was said: the agent is asked anew when it goes on.
+func (l *leg) overdrawn(b *overBudget) error {
+	var out []event.Event
+	if b.pause {
+		l.drop()
+		out = l.run.takenBack(l.run.Journal.View(), string(event.CodeBudget), 0)
+	} else if err := l.close(); err != nil {
+		return err
+	}
+	out = append(out, l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishBudget, Usage: l.usage}))
+	if err := l.run.Journal.Append(out...); err != nil {
+		return err
+	}
+	return b
+}
+
+// checkpoint makes what was said stand.
+func (l *leg) checkpoint(value json.RawMessage) error {
+	if err := fits("the checkpoint", value); err != nil {
+		return err
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	l.mark.Checkpoint = value
+	return l.run.Journal.Append(l.run.mark(l.mark))
+}
+
+// ask notes a question; a call that is to be approved must be open.
+func (l *leg) ask(s remote.Ask) error {
+	if s.CallID == "" {
+		l.asks = append(l.asks, s)
+		return nil
+	}
+	t, err := l.find(s.CallID)
+	if err != nil {
+		return err
+	}
+	s.CallID = t.call.CallID
+	l.asks = append(l.asks, s)
+	return nil
+}
+
+// beside logs what is no part of a message.
+func (l *leg) beside(s remote.Saying) error {
+	if err := l.settle(); err != nil {
+		return err
+	}
+	e, err := l.event(s)
+	if err != nil {
+		return err
+	}
+	return l.run.Journal.Append(e)
+}
+
+func (l *leg) event(s remote.Saying) (event.Event, error) {
+	switch s := s.(type) {
+	case remote.State:
+		return l.run.event(event.StateSnapshot, event.StateSnapshotData{State: s.State}), fits("the state", s.State)
+	case remote.StatePatch:
+		err := patches("the state", l.run.Journal.View().State, s.Patch)
+		return l.run.event(event.StateDelta, event.StateDeltaData{Patch: s.Patch}), err
+	case remote.Activity:
+		return l.run.event(event.ActivitySnapshot, event.ActivityData{ActivityID: s.ID, Kind: s.Kind, Content: s.Content}), fits("the activity", s.Content)
+	case remote.ActivityPatch:
+		err := patches("the activity "+s.ID, contentOf(l.run.Journal.View(), s.ID), s.Patch)
+		return l.run.event(event.ActivityDelta, event.ActivityDeltaData{ActivityID: s.ID, Patch: s.Patch}), err
+	case remote.Custom:
+		if event.ReservedName(s.Name) || s.Name == "" {
+			return event.Event{}, broken(fmt.Sprintf("a custom event cannot have the name %q", s.Name))
+		}
+		return l.run.event(event.Custom, event.CustomData{Name: s.Name, Value: s.Value}), fits("the custom event", s.Value)
+	case remote.Raw:
+		return l.run.hidden(true, event.Raw, event.RawData{Source: s.Source, Event: s.Event}), fits("the event", s.Event)
+	}
+	return event.Event{}, fmt.Errorf("a saying of type %T: %w", s, remote.ErrMisfit)
+}
+
+func contentOf(view *event.Session, activityID string) json.RawMessage {
+	for _, a := range view.Activities {
+		if a.ActivityID == activityID {
+			return a.Content
+		}
+	}
+	return nil
+}
+
+func patches(what string, doc, patch json.RawMessage) error {
+	next, err := event.Patch(doc, patch)
+	if err != nil {
+		return fmt.Errorf("a change of %s: %w: %w", what, err, remote.ErrMisfit)
+	}
+	if err := fits(what, next); err != nil {
+		return err
+	}
+	return fits("a change of "+what, patch)
+}
+
+// maxValue bounds what stands in one event as it is.
+const maxValue = event.MaxEncoded - 64<<10
+
+func fits(what string, value json.RawMessage) error {
+	if len(value) > maxValue {
+		return broken(fmt.Sprintf("%s has %d KiB; at most %d KiB fit the log", what, len(value)>>10, maxValue>>10))
+	}
+	return nil
+}
+
+// broken is a fault of the agent that comes again however often it is asked.
+func broken(what string) error {
+	return &model.Error{Code: event.CodeModelError, Message: "the agent does not keep to its protocol: " + what}
+}
+
+// settle writes what is gathered of the message.
+func (l *leg) settle() error {
+	if l.answer == nil {
+		return nil
+	}
+	return l.answer.settle()
+}
+
+// flush writes what was said of the message, when the run is cut here.
+func (l *leg) flush() error {
+	if l.answer == nil {
+		return nil
+	}
+	return l.answer.flush()
+}
+
+// drop forgets what is gathered.
+func (l *leg) drop() {
+	if l.answer != nil {
+		l.answer.drop()
+	}
+}
+
+// abandon takes back the message that is being written. What was completed
+// stands: the agent is not asked anew, and its calls may have had their effect.
+func (l *leg) abandon(fault *model.Error) error {
+	if l.answer == nil {
+		return nil
+	}
+	return l.answer.discard(string(fault.Code), 0, true)
+}
