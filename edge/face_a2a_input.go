@@ -134,46 +134,53 @@ func (s *Server) a2aTell(r *http.Request, c *call, in *a2aInput) (*a2aTask, erro
 	if m.ContextID != "" && m.ContextID != t.place.key.Session {
 		return nil, bad("message.contextId", "the task %q is of another context: leave contextId out, or send %q", m.TaskID, t.place.key.Session)
 	}
-	id := derivedID("run", t.place.runID, "a2a", m.MessageID)
+	name := derivedID("run", t.place.runID, "a2a", m.MessageID)
 	hash := bodyHash("a2a/"+t.place.runID, in.Raw)
-	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
-	switch {
-	case err == nil && ref.BodyHash != hash:
-		return nil, eventlog.ErrMismatch
-	case err == nil && ref.Accepted:
-		t.answered = ref.After
-		return t, nil
-	case err != nil && !errors.Is(err, eventlog.ErrNotFound):
-		return nil, err
+	if known, err := s.a2aTold(ctx, c, t, name, hash); known || err != nil {
+		return t, err
 	}
 	st, fold, err := s.state(ctx, t.place)
 	if err != nil {
 		return nil, err
 	}
-	if st.Status.Terminal() {
+	steer := derivedID("cmd", t.place.runID, "a2a", m.MessageID)
+	switch {
+	case fold != nil && fold.Knows(steer): // it was told before
+		return t, nil
+	case fold == nil || st.Status.Terminal():
 		return nil, a2aUnsupported("the task has ended (" + string(st.Status) + "): send a message without taskId to go on in its context")
-	}
-	if fold.Run(t.place.runID) == nil || fold.Parked() == nil || fold.Parked().RunID != t.place.runID {
-		return t, s.a2aSteer(ctx, c, t, m)
+	case fold.Parked() == nil || fold.Parked().RunID != t.place.runID:
+		return t, s.a2aSteer(ctx, c, t, m, steer)
 	}
 	answers, err := m.answers(fold)
 	if err != nil {
 		return nil, err
 	}
-	if ref, err = s.continues(ctx, c, fold, id, hash); err != nil {
-		return nil, err
-	}
+	ref, err := s.continues(ctx, c, fold, name, hash)
 	t.answered, t.start = ref.After, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
-	return t, nil
+	return t, err
 }
 
-// a2aSteer prepares a message to a task that works.
-func (s *Server) a2aSteer(ctx context.Context, c *call, t *a2aTask, m *a2aMessage) error {
+// a2aTold reports whether a message has answered its task before.
+func (s *Server) a2aTold(ctx context.Context, c *call, t *a2aTask, name, hash string) (bool, error) {
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, name)
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound):
+		return false, nil
+	case err == nil && ref.BodyHash != hash:
+		return false, eventlog.ErrMismatch
+	}
+	t.answered = ref.After
+	return ref.Accepted, err
+}
+
+// a2aSteer prepares a message to a task that works, as the command with an id.
+func (s *Server) a2aSteer(ctx context.Context, c *call, t *a2aTask, m *a2aMessage, id string) error {
 	said, err := s.a2aSaid(ctx, c, m)
 	if err != nil {
 		return err
 	}
-	cmd := event.Command{CommandID: derivedID("cmd", t.place.runID, "a2a", m.MessageID), Kind: event.Steer, Messages: []event.InputMessage{said.InputMessage}}
+	cmd := event.Command{CommandID: id, Kind: event.Steer, Messages: []event.InputMessage{said.InputMessage}}
 	t.start = func(ctx context.Context) error { return s.command(ctx, c, t.place, cmd) }
 	return nil
 }
