@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -30,6 +31,11 @@ type call struct {
 	started bool   // the answer has begun
 	status  int
 	bytes   int64
+
+	method, path string
+	parks        bool           // the connection can be taken over from its HTTP server
+	parked       *stream.Parked // has been, and goes on when the handler has returned
+	ends         []func()       // what is given back when a call that was parked is over
 }
 
 type callKey struct{}
@@ -92,19 +98,44 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r)}
+		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r)}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		if r.Body != http.NoBody {
 			r.Body = s.pace(w, r.Body)
 		}
 		a := &answer{w, c}
 		a.Header().Set("X-Request-Id", c.id)
-		defer s.conclude(a, r, c)
+		defer s.conclude(a, c)
 		if s.cors(a, r) || unrouted(mux, a, r) {
 			return
 		}
 		mux.ServeHTTP(a, r)
 	})
+}
+
+// parkable reports whether an answer is in chunks on a connection that carries
+// nothing else.
+func parkable(r *http.Request) bool {
+	return r.TLS == nil && r.ProtoMajor == 1 && r.ProtoMinor >= 1 && r.Method != http.MethodHead
+}
+
+// whenOver has fn called now, or at the end of the stream that was parked.
+func (c *call) whenOver(fn func()) {
+	if c == nil || c.parked == nil {
+		fn()
+		return
+	}
+	c.ends = append(c.ends, fn)
+}
+
+// parkedOver is what else is done at the end of a call, for one that was parked.
+func (s *Server) parkedOver(c *call, written int64, err error) {
+	c.bytes += written
+	c.err = s.streamOver(c, false, err)
+	for _, fn := range c.ends {
+		fn()
+	}
+	s.record(c)
 }
 
 func requestID(r *http.Request) string {
@@ -116,7 +147,7 @@ func requestID(r *http.Request) string {
 
 // conclude logs the record. A panic that is not meant to abort the answer becomes
 // a 500, or aborts it where it has begun.
-func (s *Server) conclude(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) conclude(w http.ResponseWriter, c *call) {
 	thrown := recover()
 	if thrown != nil && thrown != any(http.ErrAbortHandler) {
 		c.err = fmt.Errorf("panic: %v", thrown)
@@ -126,13 +157,18 @@ func (s *Server) conclude(w http.ResponseWriter, r *http.Request, c *call) {
 			thrown = nil
 		}
 	}
-	s.record(r, c)
+	if c.parked != nil {
+		c.parked.Start(func(written int64, err error) { s.parkedOver(c, written, err) })
+		return
+	}
+	s.record(c)
 	if thrown != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-func (s *Server) record(r *http.Request, c *call) {
+// record logs a call that is over.
+func (s *Server) record(c *call) {
 	took := time.Since(c.began)
 	s.metrics.request(c, took)
 	level := slog.LevelInfo
@@ -142,10 +178,10 @@ func (s *Server) record(r *http.Request, c *call) {
 	if c.route == "GET /healthz" || c.route == "GET /readyz" {
 		level = slog.LevelDebug
 	}
-	if !s.Logger.Enabled(r.Context(), level) {
+	if !s.Logger.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("request", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+	attrs := []slog.Attr{slog.String("request", c.id), slog.String("method", c.method), slog.String("path", c.path),
 		slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("took", took)}
 	if c.client.IsValid() {
 		attrs = append(attrs, slog.String("client", c.client.String()))
@@ -163,5 +199,5 @@ func (s *Server) record(r *http.Request, c *call) {
 	if c.err != nil && !errors.Is(c.err, errAborted) {
 		attrs = append(attrs, slog.String("err", c.err.Error()))
 	}
-	s.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }

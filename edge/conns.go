@@ -1,12 +1,14 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -138,4 +140,25 @@ func (c *limitedConn) Close() error {
 		c.home.give(c.key)
 	}
 	return c.Conn.Close()
+}
+
+func (c *limitedConn) SyscallConn() (syscall.RawConn, error) {
+	if inner, ok := c.Conn.(syscall.Conn); ok {
+		return inner.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+func (c *limitedConn) CloseWrite() error {
+	if inner, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return inner.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+func (c *limitedConn) SetLinger(sec int) error {
+	if inner, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+		return inner.SetLinger(sec)
+	}
+	return errors.ErrUnsupported
 }

@@ -17,12 +17,13 @@ func (s *Server) shutDown(srv *http.Server) error {
 	time.Sleep(s.opts.DrainDelay)
 	s.spread = drainSpread(s.streams.Load(), s.opts.DrainRate, s.opts.DrainPeriod)
 	s.endStream(errDraining)
+	s.hub.Abort(errDraining, s.inTurn)
 	ctx, cancel := context.WithTimeout(context.Background(), s.spread+s.opts.DrainPeriod)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
 	}
-	return s.awaitSockets(ctx)
+	return errors.Join(s.awaitSockets(ctx), s.hub.AwaitParked(ctx))
 }
 
 // drainSpread is how long it takes to end streams at a rate a second, but no longer

@@ -99,12 +99,15 @@ func (s *site) edgeOn(l *eventlog.Log, opts edge.Options) *edgeNode {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	srv := edge.New(edge.Deps{Log: l, Live: live, Artifacts: s.artifacts, Catalog: s.catalog, Logger: logger}, opts)
+	parked := make(chan struct{})
+	go func() { defer close(parked); _ = srv.RunParked(ctx) }()
 	hs := httptest.NewServer(srv.Handler())
 	s.t.Cleanup(func() {
 		hs.CloseClientConnections()
 		hs.Close()
 		stop()
 		<-done
+		<-parked
 	})
 	return &edgeNode{s.t, hs.URL, srv, hs, l}
 }

@@ -71,7 +71,7 @@ func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent 
 		return err
 	}
 	s.nameRun(w, c, ref)
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // parks reports whether an event parks its run: a protocol whose runs cannot wait

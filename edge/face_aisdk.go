@@ -236,17 +236,20 @@ func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, re
 	}
 	s.nameRun(w, c, ref)
 	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // idles tells where a stream ends that cannot wait: at the event after from that
 // parks the run, unless it has gone on since.
 func (s *Server) idles(ctx context.Context, p runPlace, from event.Seq) func(event.Event) bool {
+	ctx = context.WithoutCancel(ctx) // the handler may have returned
 	return func(e event.Event) bool {
 		if e.Seq <= from || !parks(e) {
 			return false
 		}
 		var d event.RunStatusData
+		ctx, cancel := context.WithTimeout(ctx, settleWait)
+		defer cancel()
 		st, _, err := s.state(ctx, p)
 		if err != nil || e.Into(&d) != nil {
 			return true // it has been parked: no lie

@@ -133,7 +133,7 @@ func (s *Server) messageStream(w http.ResponseWriter, r *http.Request, c *call, 
 		return err
 	}
 	s.nameRun(w, c, at.ref)
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 func (s *Server) viewMessage(ctx context.Context, c *call, at messageRef, d dialect.Dialect) (*stream.Viewer, stream.Request, error) {

@@ -227,7 +227,7 @@ func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *cal
 		return err
 	}
 	s.nameRun(w, c, at.ref)
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // completionAnswer waits for the completion and answers with the whole.

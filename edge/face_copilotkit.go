@@ -109,8 +109,9 @@ func (s *Server) copilotReplay(w http.ResponseWriter, r *http.Request, c *call, 
 	// Waits that are over by now do not end it.
 	if run := fold.Active(); run != nil && fold.Parked() == nil {
 		req.NoFollow = false
+		head, id := fold.Seq, run.RunID
 		req.Ends = func(e event.Event) bool {
-			return e.Seq > fold.Seq && e.RunID == run.RunID && (e.Type.Terminal() || parks(e))
+			return e.Seq > head && e.RunID == id && (e.Type.Terminal() || parks(e))
 		}
 	}
 	return s.stream(w, r, c, req)

@@ -194,7 +194,7 @@ func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call,
 		return err
 	}
 	s.nameRun(w, c, at.ref)
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // getResponse answers with a response as it is, or with its events after

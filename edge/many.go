@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -115,12 +114,5 @@ func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, 
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
-	err := s.hub.ServeMany(ctx, w, t, at, viewers)
-	c.ended = ending(err, stream.Request{NoFollow: history})
-	s.metrics.ended.WithLabelValues(c.ended).Inc()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errAborted, err)
-	}
-	return nil
+	return s.streamOver(c, history, s.hub.ServeMany(ctx, w, t, at, viewers))
 }

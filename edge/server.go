@@ -177,6 +177,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	if s.ownLive {
 		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
 	}
+	group.Go(func() error { return ignore(s.hub.Run(live), context.Canceled) })
 	group.Go(func() error {
 		return ignore(s.accept(srv, &limitListener{Listener: ln, opts: &s.opts, refused: s.refused, of: map[string]int{}}), http.ErrServerClosed)
 	})

@@ -78,8 +78,9 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
 	}
 	defer func() { _ = recover() }() // conclude has logged it, and the answer is an error or nothing
 	w = &answer{w, c}
-	defer k.srv.conclude(w, r, c)
+	defer k.srv.conclude(w, c)
 	r.URL.Path, c.route = strings.TrimPrefix(route, "POST "), route
+	c.method, c.path = r.Method, r.URL.Path
 	run := cmd.RunID
 	if run == "" {
 		run = k.req.PathValue("run")

@@ -204,7 +204,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req str
 		return err
 	}
 	defer v.Close()
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // view subscribes to a run that was found, or to a session if it is there: the
@@ -226,6 +226,7 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	if s.drain.Err() != nil {
 		return nil, nil, errDraining
 	}
+	c, _ := ctx.Value(callKey{}).(*call)
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -235,23 +236,52 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		leave()
+		c.whenOver(leave)
 	}, nil
 }
 
+// serveLast serves as the last thing that a handler does: where it can, the
+// connection goes on without the handler when there is nothing to show at the
+// moment.
+func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
+	if !c.parks || req.NoFollow || !s.hub.Parks() {
+		return s.serve(ctx, w, c, v, req)
+	}
+	w.Header().Set("Connection", "close") // its HTTP server does not get it back
+	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
+		return err
+	}
+	p, err := v.ServeOrPark(ctx, w)
+	if c.parked = p; p != nil {
+		return nil
+	}
+	return s.streamOver(c, false, err)
+}
+
+// serve streams to the end.
 func (s *Server) serve(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
+	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
+		return err
+	}
+	return s.streamOver(c, req.NoFollow, v.Serve(ctx, w))
+}
+
+// begin answers with the header of a stream, or that it is over.
+func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) (over bool, err error) {
 	c.note("session", req.Key.Session)
 	c.note("run", req.RunID)
 	c.note("after", req.After.String())
-	over, err := v.Prepare(ctx)
-	if err != nil {
-		return err
-	}
 	h := w.Header()
+	if over, err = v.Prepare(ctx); over || err != nil {
+		h.Del("Connection")
+	}
+	if err != nil {
+		return over, err
+	}
 	if over {
 		h.Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return over, nil
 	}
 	h.Set("Content-Type", req.Transport.ContentType())
 	h.Set("Cache-Control", "no-cache, no-transform")
@@ -260,9 +290,13 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	h.Set("Runlog-Session-Id", headerText(req.Key.Session))
 	w.WriteHeader(http.StatusOK)
 	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
-	err = v.Serve(ctx, w)
-	c.ended = ending(err, req)
+	return false, nil
+}
+
+// streamOver notes how a stream ended.
+func (s *Server) streamOver(c *call, history bool, err error) error {
+	s.metrics.streams.Dec()
+	c.ended = ending(err, history)
 	s.metrics.ended.WithLabelValues(c.ended).Inc()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAborted, err)
@@ -279,9 +313,9 @@ func headerText(id string) string {
 }
 
 // ending is why a stream ended, for the record and the metrics.
-func ending(err error, req stream.Request) string {
+func ending(err error, history bool) string {
 	switch {
-	case err == nil && req.NoFollow:
+	case err == nil && history:
 		return "history"
 	case err == nil:
 		return "run_over"

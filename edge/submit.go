@@ -185,8 +185,11 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub 
 		return err
 	}
 	s.nameRun(w, c, ref)
+	if !sub.untilGone {
+		return s.serveLast(ctx, w, c, v, req)
+	}
 	err = s.serve(ctx, w, c, v, req)
-	if sub.untilGone && r.Context().Err() != nil {
+	if r.Context().Err() != nil {
 		s.cancelWithClient(r.Context(), c, ref, sub.tenant)
 	}
 	return err

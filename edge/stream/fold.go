@@ -70,7 +70,7 @@ func (v *Viewer) foldThrough(ctx context.Context, seq event.Seq) error {
 
 // advance applies what the ring or else the log has between a fold and a seq.
 func (v *Viewer) advance(ctx context.Context, s *event.Session, seq event.Seq) error {
-	var ring [64]*entry
+	var ring [aFew]*entry
 	for s.Seq < seq {
 		o := v.topic.look(s.Seq, ring[:])
 		if len(o.entries) == 0 {
@@ -88,6 +88,18 @@ func (v *Viewer) advance(ctx context.Context, s *event.Session, seq event.Seq) e
 	return nil
 }
 
+// reaches reports whether the fold is at hand and gets to a seq by what the ring
+// has.
+func (f *lateFold) reaches(t *topic, seq event.Seq) bool {
+	if !f.mu.TryLock() {
+		return false
+	}
+	defer f.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return f.s != nil && f.s.Seq <= seq && f.s.Seq >= t.base
+}
+
 func (t *topic) dropFold() {
 	t.fold.mu.Lock()
 	defer t.fold.mu.Unlock()
@@ -96,10 +108,10 @@ func (t *topic) dropFold() {
 
 // present shows events; a client for whom the session before them is no longer
 // known starts from a snapshot.
-func (v *Viewer) present(ctx context.Context, out *output, list []*entry, tick *time.Timer) (done bool, err error) {
-	done, err = v.show(ctx, out, list)
+func (v *Viewer) present(ctx context.Context, out *output, list []*entry, tick *time.Timer) (verdict, error) {
+	how, err := v.show(ctx, out, list)
 	if errors.Is(err, eventlog.ErrGone) {
-		return false, v.reset(ctx, out, tick)
+		return more, v.reset(ctx, out, tick)
 	}
-	return done, err
+	return how, err
 }

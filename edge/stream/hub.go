@@ -78,6 +78,8 @@ type Hub struct {
 	pages chan struct{} // bounds how many pages are read at once
 	queue atomic.Int64  // viewers that wait for that
 	rings budget
+	told  queue // rows of parked viewers that have something to do
+	lot   lot
 
 	mu     sync.Mutex
 	topics map[eventlog.Key]*topic
@@ -88,6 +90,8 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
 	h := &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
 	h.rings.init(opts.RingTotal)
+	h.told.init()
+	h.lot.parked = map[uint64]*Parked{}
 	return h
 }
 
@@ -100,7 +104,7 @@ func (h *Hub) join(ctx context.Context, k eventlog.Key) (*topic, error) {
 	h.mu.Lock()
 	t := h.topics[k]
 	if t == nil {
-		t = &topic{hub: h, key: k, ready: make(chan struct{}), news: make(chan struct{})}
+		t = &topic{hub: h, key: k, ready: make(chan struct{})}
 		h.topics[k] = t
 		go h.open(t)
 	}

@@ -12,11 +12,16 @@ func (v *Viewer) due(out *output) time.Duration {
 	if out == nil {
 		return v.hub.opts.CheckHead
 	}
+	return max(time.Until(v.nextSign()), 10*time.Millisecond)
+}
+
+// nextSign is when the stream has been silent for long enough.
+func (v *Viewer) nextSign() time.Time {
 	next := later(v.shownAt, v.pingAt).Add(v.hub.opts.Ping)
 	if beat := later(v.shownAt, v.beatAt).Add(v.hub.opts.Heartbeat); beat.Before(next) {
 		next = beat
 	}
-	return max(time.Until(next), 10*time.Millisecond)
+	return next
 }
 
 func later(a, b time.Time) time.Time {
@@ -27,9 +32,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // tick shows that the stream is alive, if it has been silent.
-func (v *Viewer) tick(out *output, tick *time.Timer) error {
-	defer func() { tick.Reset(v.due(out)) }()
-	now := time.Now()
+func (v *Viewer) tick(out *output, now time.Time) error {
 	v.topic.checkHead(now, v.hub.opts.CheckHead)
 	if out == nil {
 		return nil

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -10,12 +12,18 @@ import (
 // output writes to one client. Its buffer is lent to it while there is something
 // to write, so that a silent stream holds none.
 type output struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
+	w       io.Writer // nil: what is written stays in the buffer
+	flusher func() error
 	timeout time.Duration
 
-	deadline time.Time // that the connection has
-	buf      *[]byte
+	setDeadline func(time.Time) error
+	deadline    time.Time // that the connection has
+
+	buf     *[]byte
+	chunked bool // the buffer begins with room for a chunk's head
+
+	events, bytes int   // put since the last flush
+	written       int64 // of the body
 }
 
 // flushAt is the size at which a buffer is written.
@@ -23,21 +31,37 @@ const flushAt = 32 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, flushAt+4<<10); return &b }}
 
+// newOutput writes an answer's body.
 func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
-	return &output{w: w, rc: http.NewResponseController(w), timeout: timeout}
+	rc := http.NewResponseController(w)
+	return &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout}
+}
+
+// newChunkedOutput writes the rest of a body to a connection that was taken over.
+func newChunkedOutput(conn net.Conn, timeout time.Duration) *output {
+	return &output{w: conn, flusher: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true}
 }
 
 // buffer is where the next message is appended; put takes it back.
 func (o *output) buffer() []byte {
 	if o.buf == nil {
 		o.buf = buffers.Get().(*[]byte)
+		o.empty()
 	}
 	return *o.buf
 }
 
+// empty leaves nothing in the buffer but the room that a chunk's head needs.
+func (o *output) empty() {
+	*o.buf = (*o.buf)[:0]
+	if o.chunked {
+		*o.buf = append(*o.buf, chunkHead...)
+	}
+}
+
 func (o *output) put(b []byte) error {
 	*o.buf = b
-	if len(b) < flushAt {
+	if len(b) < flushAt || o.w == nil {
 		return nil
 	}
 	return o.write()
@@ -45,14 +69,34 @@ func (o *output) put(b []byte) error {
 
 func (o *output) add(message []byte) error { return o.put(append(o.buffer(), message...)) }
 
+// take is what is to be written, framed, with size bytes of the body.
+func (o *output) take() (b []byte, size int) {
+	switch {
+	case o.buf == nil:
+		return nil, 0
+	case !o.chunked:
+		return *o.buf, len(*o.buf)
+	}
+	if size = len(*o.buf) - len(chunkHead); size == 0 {
+		return nil, 0
+	}
+	*o.buf = append(*o.buf, "\r\n"...)
+	return chunk(*o.buf), size
+}
+
 // write hands the buffer to the client, who must take it in time.
 func (o *output) write() error {
-	if o.buf == nil || len(*o.buf) == 0 {
+	if o.w == nil {
+		return nil
+	}
+	b, size := o.take()
+	if size == 0 {
 		return nil
 	}
 	o.extend()
-	_, err := o.w.Write(*o.buf)
-	*o.buf = (*o.buf)[:0]
+	_, err := o.w.Write(b)
+	o.empty()
+	o.written += int64(size)
 	if err != nil {
 		return fmt.Errorf("write to the client: %w", err)
 	}
@@ -65,18 +109,18 @@ func (o *output) extend() {
 	now := time.Now()
 	if o.deadline.Sub(now) < o.timeout*3/4 {
 		o.deadline = now.Add(o.timeout)
-		_ = o.rc.SetWriteDeadline(o.deadline) // a recorder in a test has none
+		_ = o.setDeadline(o.deadline) // a recorder in a test has none
 	}
 }
 
 // flush sends everything now and gives the buffer back.
 func (o *output) flush() error {
-	if o.buf == nil {
+	if o.buf == nil || o.w == nil {
 		return nil
 	}
 	err := o.write()
 	if err == nil {
-		err = o.rc.Flush()
+		err = o.flusher()
 	}
 	o.release()
 	return err

@@ -38,8 +38,9 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) {
 	at := v.at
 	defer func() { v.at = at }()
+	var ring [aFew]*entry
 	for v.at.Seq < head.Seq {
-		o := v.topic.look(v.at.Seq, v.ring[:])
+		o := v.topic.look(v.at.Seq, ring[:])
 		list, paged := o.entries, len(o.entries) == 0
 		if paged { // or the topic has not got there yet
 			var err error

@@ -9,27 +9,27 @@ import (
 )
 
 // show sends what the viewer may see of consecutive events that follow its
-// position. done: the run's terminal event was among them.
-func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (done bool, err error) {
+// position, as far as the stream goes.
+func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (verdict, error) {
 	for _, e := range list {
 		if v.req.NoFollow && e.Seq > v.until {
-			return false, nil
+			return more, nil
 		}
 		if err := v.showOne(ctx, out, e); err != nil {
-			return false, err
+			return over, err
 		}
 		if v.over {
 			if err := v.settle(out); err != nil {
-				return false, err
+				return over, err
 			}
 			v.caughtUp()
-			return true, v.flush(out)
+			return over, v.flush(out)
 		}
 	}
 	if out != nil {
 		v.shownAt = time.Now()
 	}
-	return false, nil
+	return more, nil
 }
 
 // showOne sends one event and makes it the viewer's position.
@@ -100,9 +100,8 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 		v.events++
 		v.bytes += size
 	}
-	if fn := v.hub.opts.Observe.Sent; fn != nil {
-		fn(1, size)
-	}
+	out.events++
+	out.bytes += size
 	if v.req.Seen != nil && !v.req.Seen(e.Event) {
 		v.req.Seen = nil
 	}

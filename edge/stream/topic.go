@@ -29,7 +29,8 @@ type topic struct {
 	before eventlog.Head // the frame that ends with base, as far as it is known
 	cost   int           // of ring
 	head   eventlog.Head
-	news   chan struct{} // closed when anything here changes
+	news   chan struct{} // closed when anything here changes; nil if nobody waits
+	rows   []*row        // of viewers that are parked here
 	broken error         // no frame follows
 	pulse  pulse
 
@@ -130,10 +131,33 @@ func (t *topic) hasEvents() bool {
 	return t.head.Seq > 0
 }
 
+// tell has all viewers look. The caller holds mu.
 func (t *topic) tell() {
-	close(t.news)
-	t.news = make(chan struct{})
+	if t.news != nil {
+		close(t.news)
+		t.news = nil
+	}
+	for _, r := range t.rows {
+		t.hub.told.add(r)
+	}
 }
+
+// wait returns what is closed when there is something to see after a position;
+// nil if there is already.
+func (t *topic) wait(after event.Seq) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hasNews(after) {
+		return nil
+	}
+	if t.news == nil {
+		t.news = make(chan struct{})
+	}
+	return t.news
+}
+
+// hasNews reports whether a look pays. The caller holds mu.
+func (t *topic) hasNews(after event.Seq) bool { return after < t.head.Seq || t.broken != nil }
 
 // An outlook is what a viewer finds from its position on.
 type outlook struct {
@@ -142,14 +166,13 @@ type outlook struct {
 	through eventlog.Head // how far, if behind: the ring has the rest
 	broken  bool
 	head    eventlog.Head
-	news    <-chan struct{} // closed when a new look pays
 }
 
 // look fills into with what follows a position.
 func (t *topic) look(after event.Seq, into []*entry) outlook {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := outlook{head: t.head, news: t.news}
+	o := outlook{head: t.head}
 	switch {
 	case after >= t.head.Seq:
 		o.broken = t.broken != nil

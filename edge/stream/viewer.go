@@ -26,7 +26,8 @@ type Request struct {
 	Dialect   dialect.Dialect
 	Transport Transport
 	// Ends, if set, says after which event the stream is over besides the run's
-	// terminal one.
+	// terminal one. It is called when the handler may have returned, and may take
+	// its time for a run.status alone.
 	Ends func(event.Event) bool
 	// Empty: a client that has all of its run gets an empty stream where others
 	// are told that there is nothing (204).
@@ -46,7 +47,7 @@ func (e *AheadError) Error() string {
 }
 
 // A Viewer is a position in a session that somebody looks from. It is used by
-// one goroutine. Close it.
+// one goroutine at a time. Close it.
 type Viewer struct {
 	hub   *Hub
 	req   Request
@@ -79,7 +80,7 @@ type Viewer struct {
 	events  int       // shown until then
 	bytes   int
 	sub     subRun // the last one of a sub-agent
-	ring    [64]*entry
+	parked  bool   // the hub closes it
 }
 
 // View subscribes to a session: whatever is appended from now on will be shown.
@@ -100,8 +101,12 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	return v, nil
 }
 
-// Close leaves the session.
-func (v *Viewer) Close() { v.hub.leave(v.topic) }
+// Close leaves the session; a viewer that was parked does so at its end.
+func (v *Viewer) Close() {
+	if !v.parked {
+		v.hub.leave(v.topic)
+	}
+}
 
 // HasEvents reports whether the session is known to have events.
 func (v *Viewer) HasEvents() bool { return v.topic.hasEvents() }
@@ -179,71 +184,99 @@ func (v *Viewer) takeSnapshot(ctx context.Context) error {
 // terminal event, or at the head with NoFollow. After any other return the
 // connection must be aborted, so that no client takes it for the end.
 func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
-	out := newOutput(w, v.hub.opts.WriteTimeout)
-	v.shownAt = time.Now()
+	_, err := v.serve(ctx, newOutput(w, v.hub.opts.WriteTimeout), false)
+	return err
+}
+
+// serve goes on until the stream's end or, if it may rest, until it has shown all
+// there is.
+func (v *Viewer) serve(ctx context.Context, out *output, rests bool) (verdict, error) {
 	defer out.release()
+	v.shownAt = time.Now()
 	if err := out.put(v.req.Transport.Hello(out.buffer())); err != nil {
-		return err
+		return over, err
 	}
 	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
-		return err
+		return over, err
 	}
-	if err := v.follow(ctx, out); err != nil {
-		return err
+	how, err := v.follow(ctx, out, rests)
+	if err == nil && how == over {
+		_ = out.setDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
 	}
-	_ = out.rc.SetWriteDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
-	return nil
+	return how, err
 }
 
 // Wait returns nil once the run's terminal event, which comes after a seq, is in
 // the log.
 func (v *Viewer) Wait(ctx context.Context, after event.Seq) error {
 	v.at = Position{Seq: max(v.at.Seq, after)}
-	return v.follow(ctx, nil)
+	_, err := v.follow(ctx, nil, false)
+	return err
 }
 
-// follow goes on until the stream's end. Without out nothing is written.
-func (v *Viewer) follow(ctx context.Context, out *output) error {
+// A verdict is how a viewer stands after a step.
+type verdict int
+
+const (
+	more  verdict = iota // the next step may show something
+	idle                 // all there is was shown
+	over                 // the stream has come to its end
+	stuck                // what follows has to be read from the log
+)
+
+// aFew is how many events a viewer takes from its topic at once.
+const aFew = 64
+
+// follow goes on until the stream's end or, if it may rest, until it is idle.
+// Without out nothing is written.
+func (v *Viewer) follow(ctx context.Context, out *output, rests bool) (verdict, error) {
 	tick := time.NewTimer(v.due(out))
 	defer tick.Stop()
+	var ring [aFew]*entry
 	for {
-		done, err := v.step(ctx, out, tick)
-		if done || err != nil {
-			return err
+		how, err := v.step(ctx, out, ring[:], tick)
+		if err != nil || how == over || how == idle && rests {
+			return how, err
+		}
+		if how != idle {
+			continue
+		}
+		if err := v.wait(ctx, out, v.topic.wait(v.at.Seq), tick); err != nil {
+			return over, err
 		}
 	}
 }
 
-// step shows what follows, or waits until something does.
-func (v *Viewer) step(ctx context.Context, out *output, tick *time.Timer) (done bool, err error) {
+// step shows some of what follows.
+func (v *Viewer) step(ctx context.Context, out *output, ring []*entry, tick *time.Timer) (verdict, error) {
 	if v.over || v.req.NoFollow && v.at.Seq >= v.until {
 		v.caughtUp()
-		return true, v.finish(out)
+		return over, v.finish(out)
 	}
-	o := v.topic.look(v.at.Seq, v.ring[:])
+	o := v.topic.look(v.at.Seq, ring)
 	if len(o.entries) > 0 {
-		done, err = v.present(ctx, out, o.entries, tick)
+		how, err := v.present(ctx, out, o.entries, tick)
 		clear(o.entries) // a silent viewer keeps nothing
-		return done, err
+		return how, err
 	}
 	if !o.behind {
 		if err := v.settle(out); err != nil {
-			return false, err
+			return over, err
 		}
 	}
 	if err := v.flush(out); err != nil {
-		return false, err
+		return over, err
 	}
 	switch {
 	case o.behind:
 		v.replaying = v.req.Catchup.merges()
 		return v.catchUp(ctx, out, o.through, tick)
 	case o.broken:
-		return false, v.rejoin(ctx, out, tick)
+		return more, v.rejoin(ctx, out, tick)
 	}
 	v.caughtUp()
 	v.replaying = false
-	return false, v.wait(ctx, out, o.news, tick)
+	return idle, nil
 }
 
 // finish ends with the client's cursor where it belongs.
@@ -269,19 +302,23 @@ func (v *Viewer) flush(out *output) error {
 		fn(time.Since(v.newest))
 	}
 	v.newest = time.Time{}
+	if fn := v.hub.opts.Observe.Sent; fn != nil && out.events > 0 {
+		fn(out.events, out.bytes)
+	}
+	out.events, out.bytes = 0, 0
 	return out.flush()
 }
 
 // catchUp shows one page of the log.
-func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, tick *time.Timer) (bool, error) {
+func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, tick *time.Timer) (verdict, error) {
 	list, err := v.readPage(ctx, head)
 	switch {
 	case errors.Is(err, eventlog.ErrGone):
-		return false, v.reset(ctx, out, tick)
+		return more, v.reset(ctx, out, tick)
 	case errors.Is(err, eventlog.ErrUnavailable):
-		return false, v.pause(ctx, out, tick)
+		return more, v.pause(ctx, out, tick)
 	case err != nil:
-		return false, err
+		return over, err
 	}
 	return v.present(ctx, out, list, tick)
 }
@@ -359,14 +396,19 @@ func (v *Viewer) rejoin(ctx context.Context, out *output, tick *time.Timer) erro
 }
 
 // wait returns when there is news, and shows meanwhile that the stream is alive.
+// No channel is news already.
 func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, tick *time.Timer) error {
+	if news == nil {
+		return nil
+	}
 	select {
 	case <-news:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-tick.C:
-		return v.tick(out, tick)
+		defer func() { tick.Reset(v.due(out)) }()
+		return v.tick(out, time.Now())
 	}
 }
 

@@ -1,0 +1,161 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A flusher brings parked viewers forward: what has come since their last write
+// goes out in one, tried once. Whoever cannot go on that way gets a goroutine.
+type flusher struct {
+	hub  *Hub
+	out  output
+	ring [aFew]*entry
+	sock attempt
+}
+
+func (h *Hub) newFlusher() *flusher {
+	buf := make([]byte, 0, 2*flushAt)
+	f := &flusher{hub: h, out: output{chunked: true, buf: &buf}}
+	f.sock.init()
+	return f
+}
+
+// run takes rows until the queue is closed.
+func (f *flusher) run() {
+	for {
+		r := f.hub.told.take()
+		if r == nil {
+			return
+		}
+		f.visit(r)
+	}
+}
+
+// visit moves the viewers of a row on; those that do not stay give their place up.
+func (f *flusher) visit(r *row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.due.Store(0)
+	stay := r.list[:0]
+	for _, p := range r.list {
+		if f.advance(p, now) {
+			stay = append(stay, p)
+			r.owes(p.v.nextSign())
+		}
+	}
+	gone := len(r.list) - len(stay)
+	clear(r.list[len(stay):])
+	r.list = stay
+	if gone > 0 {
+		r.vacate(gone)
+	}
+}
+
+// advance shows a viewer what follows. stays: all of it is on its way.
+func (f *flusher) advance(p *Parked, now time.Time) (stays bool) {
+	if cause := p.leaving(); cause != nil {
+		go p.end(cause)
+		return false
+	}
+	for {
+		how, err := f.gather(p.v, now)
+		if err == nil {
+			err = f.send(p)
+		}
+		switch {
+		case err != nil:
+			go p.end(err)
+			return false
+		case how == stuck || len(p.rest) > 0:
+			go p.run()
+			return false
+		case how == over:
+			go p.end(nil)
+			return false
+		case how == idle:
+			return true
+		}
+	}
+}
+
+// gather puts what the viewer shows next, as far as it fits into one write.
+func (f *flusher) gather(v *Viewer, now time.Time) (verdict, error) {
+	f.out.empty()
+	for len(*f.out.buf) < flushAt {
+		how, err := v.glance(&f.out, f.ring[:], now)
+		if how != more || err != nil {
+			return how, err
+		}
+	}
+	return more, v.flush(&f.out)
+}
+
+// send writes what was gathered. What the client does not take stays with it.
+func (f *flusher) send(p *Parked) error {
+	b, size := f.out.take()
+	if size == 0 {
+		return nil
+	}
+	p.written += int64(size)
+	n, err := f.sock.write(p.raw, b)
+	if err == nil && n < len(b) {
+		p.rest = append([]byte(nil), b[n:]...)
+	}
+	if cap(*f.out.buf) > 4*flushAt { // a giant is left to the collector
+		*f.out.buf = make([]byte, 0, 2*flushAt)
+	}
+	return err
+}
+
+// glance shows some of what follows without waiting for anything.
+func (v *Viewer) glance(out *output, ring []*entry, now time.Time) (verdict, error) {
+	o := v.topic.look(v.at.Seq, ring)
+	switch {
+	case o.behind || o.broken:
+		return stuck, v.flush(out)
+	case len(o.entries) > 0:
+		defer clear(o.entries)
+		n := v.ready(o.entries)
+		if n == 0 {
+			return stuck, v.flush(out)
+		}
+		return v.show(context.Background(), out, o.entries[:n])
+	case !now.Before(v.nextSign()):
+		return idle, v.tick(out, now)
+	}
+	return idle, v.flush(out)
+}
+
+// ready is how many of some events can be shown without reading the log.
+func (v *Viewer) ready(list []*entry) int {
+	for i, e := range list {
+		if !v.readyFor(e) {
+			return i
+		}
+	}
+	return len(list)
+}
+
+func (v *Viewer) readyFor(e *entry) bool {
+	switch {
+	case e.hidden:
+		return true
+	case v.req.RunID != "" && e.RunID != v.req.RunID && e.Agent != "" && e.RunID != v.sub.id:
+		return false // whose run it is, the session says
+	case v.req.Ends != nil && e.Type == event.RunStatus:
+		return false
+	case v.encoder != nil:
+		return true
+	}
+	d, ok := v.view.dialect.(dialect.Folding)
+	if !ok || !d.Folds(e.Event) {
+		return true
+	}
+	_, made := e.made(v.view)
+	return made || v.topic.fold.reaches(v.topic, e.Seq-1)
+}

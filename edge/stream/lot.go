@@ -1,0 +1,155 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A lot has all viewers that are parked, whether they sit or are awake.
+type lot struct {
+	open atomic.Bool // viewers may be parked
+	poll *poll       // set before it opens
+
+	mu      sync.Mutex
+	parked  map[uint64]*Parked
+	last    uint64
+	closing error         // they have to go
+	empty   chan struct{} // closed when there are none; nil if nobody waits
+}
+
+// Parks reports whether a viewer that has nothing to show can do without a
+// goroutine here.
+func (h *Hub) Parks() bool { return h.lot.open.Load() }
+
+// enter counts a viewer in.
+func (l *lot) enter(p *Parked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	p.id, p.left = l.last, l.closing
+	l.parked[p.id] = p
+}
+
+func (l *lot) forget(p *Parked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.parked, p.id)
+	if len(l.parked) == 0 && l.empty != nil {
+		close(l.empty)
+		l.empty = nil
+	}
+}
+
+func (l *lot) find(id uint64) *Parked {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parked[id]
+}
+
+// Abort ends all streams that are parked, and those that will be, with an error.
+// Each of those that are is ended when inTurn calls.
+func (h *Hub) Abort(cause error, inTurn func(end func())) {
+	l := &h.lot
+	l.mu.Lock()
+	l.closing = cause
+	all := make([]*Parked, 0, len(l.parked))
+	for _, p := range l.parked {
+		all = append(all, p)
+	}
+	l.mu.Unlock()
+	for _, p := range all {
+		inTurn(func() { p.leave(cause) })
+	}
+}
+
+// AwaitParked returns when no stream is parked.
+func (h *Hub) AwaitParked(ctx context.Context) error {
+	select {
+	case <-h.lot.emptied():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d parked streams have not ended: %w", h.Parked(), ctx.Err())
+	}
+}
+
+func (l *lot) emptied() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.empty == nil {
+		l.empty = make(chan struct{})
+	}
+	empty := l.empty
+	if len(l.parked) == 0 {
+		close(l.empty)
+		l.empty = nil
+	}
+	return empty
+}
+
+// Parked is the number of streams that are parked.
+func (h *Hub) Parked() int {
+	h.lot.mu.Lock()
+	defer h.lot.mu.Unlock()
+	return len(h.lot.parked)
+}
+
+// Run lets viewers be parked until ctx ends, and then ends those that are. A hub
+// that does not run gives every viewer a goroutine, as does one on a system
+// without epoll.
+func (h *Hub) Run(ctx context.Context) error {
+	p, err := newPoll()
+	if err != nil {
+		h.opts.Logger.Warn("every stream has a goroutine", "err", err)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.run(h.clientLeft) })
+	for range max(2, runtime.GOMAXPROCS(0)) {
+		wg.Go(h.newFlusher().run)
+	}
+	h.lot.poll = p
+	h.lot.open.Store(true)
+	h.remindAll(ctx)
+	h.lot.open.Store(false)
+	h.Abort(errClosed, func(end func()) { end() })
+	<-h.lot.emptied()
+	h.told.close()
+	p.close()
+	wg.Wait()
+	return ctx.Err()
+}
+
+func (h *Hub) clientLeft(id uint64) {
+	if p := h.lot.find(id); p != nil {
+		p.leave(context.Canceled)
+	}
+}
+
+// remindAll has those visited that owe a sign of life, until ctx ends: one clock
+// for all.
+func (h *Hub) remindAll(ctx context.Context) {
+	every := min(h.opts.Ping, h.opts.Heartbeat, h.opts.CheckHead) / 10
+	tick := time.NewTicker(min(max(every, 5*time.Millisecond), time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			h.remind(now)
+		}
+	}
+}
+
+func (h *Hub) remind(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.topics {
+		t.remind(now)
+	}
+}

@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Parked is a viewer whose connection was taken over from its HTTP server and
+// has no goroutine. It is in one of three states: in a row of its topic, where
+// flushers move it on; awake, in a goroutine of its own that reads the log or
+// waits for a slow client, and sits down again; or at its end. Whoever has it in
+// that state alone touches its viewer.
+type Parked struct {
+	v       *Viewer
+	conn    net.Conn
+	raw     syscall.RawConn // nil: it stays awake
+	id      uint64          // in the lot
+	rest    []byte          // of a write that the client has not taken
+	written int64           // of the body, since it was parked
+	over    func(written int64, err error)
+
+	mu   sync.Mutex
+	left error // why it has to go
+	row  *row  // where it sits
+	wake context.CancelCauseFunc
+}
+
+// ServeOrPark is Serve for an answer in chunks (HTTP/1.1) on a connection without
+// encryption. If it returns a Parked, the viewer has shown all there is: the
+// handler returns, writes nothing any more, and has it started.
+func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parked, error) {
+	out := newOutput(w, v.hub.opts.WriteTimeout)
+	how, err := v.serve(ctx, out, v.hub.Parks())
+	if err != nil || how == over {
+		return nil, err
+	}
+	if p, err := v.park(w); err == nil {
+		return p, nil
+	}
+	_, err = v.follow(ctx, out, false)
+	return nil, err
+}
+
+// park takes the connection over.
+func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
+	p := &Parked{v: v}
+	v.hub.lot.enter(p)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		v.hub.lot.forget(p)
+		return nil, err
+	}
+	p.conn, v.parked = conn, true
+	if sc, ok := conn.(syscall.Conn); ok {
+		p.raw, _ = sc.SyscallConn()
+	}
+	return p, nil
+}
+
+// Start goes on with the stream after the handler that parked it has returned.
+// over is called once at its end, which is nil or the error that Serve would have
+// returned, with the bytes of the body since then; the client sees the end when
+// it has returned.
+func (p *Parked) Start(over func(written int64, err error)) {
+	p.over = over
+	if p.raw != nil && p.v.hub.lot.poll.watch(p) == nil {
+		p.v.topic.seat(p)
+		return
+	}
+	p.raw = nil
+	go p.run()
+}
+
+// sit notes where the viewer is. left: it has to go.
+func (p *Parked) sit(r *row) (left bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.row, p.wake = r, nil
+	return p.left != nil
+}
+
+// rise gives an awake viewer the context in which it reads and writes.
+func (p *Parked) rise() (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.row, p.wake = nil, cancel
+	if p.left != nil {
+		cancel(p.left)
+	}
+	return ctx, cancel
+}
+
+// leave has the viewer end, wherever it is.
+func (p *Parked) leave(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left != nil {
+		return
+	}
+	p.left = cause
+	if p.row != nil {
+		p.v.hub.told.add(p.row)
+	}
+	if p.wake != nil {
+		p.wake(cause)
+	}
+}
+
+func (p *Parked) leaving() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
+}
+
+// run goes on in a goroutine until there is nothing to show again.
+func (p *Parked) run() {
+	ctx, cancel := p.rise()
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetWriteDeadline(time.Unix(1, 0)) })
+	how, err := p.catchUp(ctx)
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil || how == over {
+		p.end(err)
+		return
+	}
+	if err := p.conn.SetWriteDeadline(time.Time{}); err != nil {
+		p.end(err)
+		return
+	}
+	p.v.topic.seat(p)
+}
+
+func (p *Parked) catchUp(ctx context.Context) (verdict, error) {
+	out := newChunkedOutput(p.conn, p.v.hub.opts.WriteTimeout)
+	defer out.release()
+	defer func() { p.written += out.written }()
+	if len(p.rest) > 0 {
+		out.extend()
+		if _, err := p.conn.Write(p.rest); err != nil {
+			return over, fmt.Errorf("write to the client: %w", err)
+		}
+		p.rest = nil
+	}
+	return p.v.follow(ctx, out, p.raw != nil)
+}
+
+// end tells that the stream is over, and then the client.
+func (p *Parked) end(err error) {
+	defer p.v.hub.lot.forget(p)
+	p.v.hub.leave(p.v.topic)
+	p.over(p.written, err)
+	if err == nil {
+		err = p.finish()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.reset()
+	}
+	_ = p.conn.Close()
+}
+
+// lingering is how long a connection waits for its client to close it too: what
+// is closed before all was read is reset, and takes back what the client was sent.
+const lingering = 500 * time.Millisecond
+
+// finish ends the body.
+func (p *Parked) finish() error {
+	_ = p.conn.SetDeadline(time.Now().Add(p.v.hub.opts.WriteTimeout))
+	if _, err := io.WriteString(p.conn, lastChunk); err != nil {
+		return err
+	}
+	half, ok := p.conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return nil
+	}
+	_ = p.conn.SetReadDeadline(time.Now().Add(lingering))
+	_, _ = io.CopyN(io.Discard, p.conn, 64<<10)
+	return nil
+}
+
+// reset has the kernel forget what a client does not take.
+func (p *Parked) reset() {
+	if c, ok := p.conn.(interface{ SetLinger(int) error }); ok {
+		_ = c.SetLinger(0)
+	}
+}

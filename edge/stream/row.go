@@ -1,0 +1,140 @@
+package stream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rowSize is how many viewers a flusher takes at once: those of a session with
+// many are shared out.
+const rowSize = 256
+
+// A row is some of the viewers that are parked at a topic.
+type row struct {
+	topic  *topic
+	taken  int          // places, guarded by topic.mu
+	queued atomic.Bool  // a flusher will come
+	due    atomic.Int64 // Unix time in ns of the next sign of life that is owed to one of them
+
+	mu   sync.Mutex // held by who moves them on
+	list []*Parked
+}
+
+// seat gives a viewer, whose goroutine ends, a place at its topic.
+func (t *topic) seat(p *Parked) {
+	r := t.place()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, p)
+	r.owes(p.v.nextSign())
+	left := p.sit(r)
+	t.mu.Lock()
+	news := t.hasNews(p.v.at.Seq) // since it looked last
+	t.mu.Unlock()
+	if news || left {
+		t.hub.told.add(r)
+	}
+}
+
+// place finds a row that is not full and takes one of its places.
+func (t *topic) place() *row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.rows {
+		if r.taken < rowSize {
+			r.taken++
+			return r
+		}
+	}
+	r := &row{topic: t, taken: 1}
+	t.rows = append(t.rows, r)
+	return r
+}
+
+// vacate gives places back.
+func (r *row) vacate(n int) {
+	t := r.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.taken -= n; r.taken > 0 {
+		return
+	}
+	for i := range t.rows {
+		if t.rows[i] == r {
+			last := len(t.rows) - 1
+			t.rows[i], t.rows[last] = t.rows[last], nil
+			t.rows = t.rows[:last]
+			return
+		}
+	}
+}
+
+// owes notes when a sign of life is due. The caller holds mu.
+func (r *row) owes(at time.Time) {
+	if due := r.due.Load(); due == 0 || at.UnixNano() < due {
+		r.due.Store(at.UnixNano())
+	}
+}
+
+// remind has the rows visited that owe a sign of life.
+func (t *topic) remind(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.rows {
+		if due := r.due.Load(); due != 0 && due <= now.UnixNano() {
+			t.hub.told.add(r)
+		}
+	}
+}
+
+// A queue has the rows for which there is something to do, each once.
+type queue struct {
+	mu     sync.Mutex
+	more   sync.Cond
+	rows   []*row
+	next   int // of rows
+	closed bool
+}
+
+func (q *queue) init() { q.more.L = &q.mu }
+
+func (q *queue) add(r *row) {
+	if r.queued.Swap(true) {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rows = append(q.rows, r)
+	q.more.Signal()
+}
+
+// take waits for a row; nil when the queue is closed. What happens from now on
+// queues the row again.
+func (q *queue) take() *row {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.next == len(q.rows) && !q.closed {
+		q.more.Wait()
+	}
+	if q.closed {
+		return nil
+	}
+	r := q.rows[q.next]
+	q.rows[q.next] = nil
+	q.next++
+	if q.next*2 >= len(q.rows) { // half of it is done: the rest moves up
+		n := copy(q.rows, q.rows[q.next:])
+		clear(q.rows[n:])
+		q.rows, q.next = q.rows[:n], 0
+	}
+	r.queued.Store(false)
+	return r
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.more.Broadcast()
+}
