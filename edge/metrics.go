@@ -28,6 +28,7 @@ type metrics struct {
 	pagedB     prometheus.Counter
 	resets     prometheus.Counter
 	refused    *prometheus.CounterVec
+	woken      prometheus.Counter
 }
 
 // newMetrics registers the metrics; with a nil registerer they go nowhere.
@@ -61,6 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resets:     counter("resets_total", "Viewers whose position was no longer kept."),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "refused_total",
 			Help: "Requests, streams and connections over a limit, by which."}, []string{"limit"}),
+		woken: counter("parked_streams_woken_total", "Times that a parked stream had to read the log or to wait for its client."),
 	}
 	for _, reason := range endings {
 		m.ended.WithLabelValues(reason)
@@ -70,7 +72,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.requests, m.took, m.streams, m.ended, m.submit, m.firstToken, m.lag, m.sent, m.sentBytes,
-			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets, m.refused)
+			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets, m.woken, m.refused)
 	}
 	return m
 }
@@ -97,6 +99,7 @@ func (m *metrics) observer() stream.Observer {
 		},
 		Paged: func(events, bytes int) { m.paged.Add(float64(events)); m.pagedB.Add(float64(bytes)) },
 		Reset: m.resets.Inc,
+		Woken: m.woken.Inc,
 	}
 }
 

@@ -45,6 +45,7 @@ type Observer struct {
 	Replayed func(events, bytes int) // what a viewer got before it had caught up
 	Paged    func(events, bytes int) // read from the log for one viewer
 	Reset    func()
+	Woken    func() // a parked viewer has to read the log, or to wait for its client
 }
 
 func (o *Options) setDefaults() {

@@ -123,6 +123,9 @@ func (p *Parked) leaving() error {
 
 // run goes on in a goroutine until there is nothing to show again.
 func (p *Parked) run() {
+	if fn := p.v.hub.opts.Observe.Woken; fn != nil {
+		fn()
+	}
 	ctx, cancel := p.rise()
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetWriteDeadline(time.Unix(1, 0)) })

@@ -82,7 +82,7 @@ func (a *attempt) write(raw syscall.RawConn, b []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("write to the client: %w", err)
-	case a.err == syscall.EAGAIN || a.err == syscall.EINTR:
+	case errors.Is(a.err, syscall.EAGAIN), errors.Is(a.err, syscall.EINTR):
 		return 0, nil
 	case a.err != nil:
 		return 0, fmt.Errorf("write to the client: %w", a.err)
