@@ -43,3 +43,14 @@ func ReadLangGraphInput(body []byte) (roles []string, err error) {
 	}
 	return roles, err
 }
+
+// Parked is the number of streams that are parked.
+func (s *Server) Parked() int { return s.hub.Parked() }
+
+// DialectNames are those that ?dialect= may name.
+func DialectNames() (names []string) {
+	for _, d := range dialects {
+		names = append(names, d.Name())
+	}
+	return names
+}

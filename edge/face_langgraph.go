@@ -245,8 +245,11 @@ func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call
 		return err
 	}
 	s.nameLangGraph(w, c, n, modes)
+	if !n.untilGone {
+		return s.serveLast(ctx, w, c, v, req)
+	}
 	err = s.serve(ctx, w, c, v, req)
-	if n.untilGone && r.Context().Err() != nil {
+	if r.Context().Err() != nil {
 		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
 	}
 	return err

@@ -364,7 +364,7 @@ func TestDrainFindsParkedViewers(t *testing.T) {
 	}
 	s.awaitParked(t, n)
 	cause := errors.New("drained")
-	s.hub.Abort(cause)
+	s.hub.Abort(cause, func(end func()) { end() })
 	late := s.dial(t, "/s?run=r&after=101").answer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
