@@ -256,7 +256,8 @@ type (
 	ToolRunningData struct {
 		CallID         string `json:"call_id"`
 		Attempt        int    `json:"attempt"`
-		IdempotencyKey string `json:"idempotency_key"` // the same in every attempt
+		IdempotencyKey string `json:"idempotency_key"`  // the same in every attempt
+		Reason         string `json:"reason,omitempty"` // why it is called again
 	}
 	Progress struct {
 		Progress float64 `json:"progress"`

@@ -74,6 +74,7 @@ type ToolConfig struct {
 	OnCrash  tool.OnCrash      // empty: by the tool's annotations
 	Approval *tool.Rule        // nil: never asked
 	Timeout  time.Duration     // of a call; of a client tool: for its result
+	Retries  int               // of a call; 0: tool.DefaultRetries
 	Wait     time.Duration     // for an approval
 }
 

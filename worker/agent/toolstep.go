@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -106,7 +105,11 @@ func (t *toolCall) begin() []event.Event {
 	}
 	t.tool, t.args = found, args
 	t.call.Attempt++
-	return []event.Event{t.run.hidden(t.internal, event.ToolRunning, event.ToolRunningData{CallID: t.call.CallID, Attempt: t.call.Attempt, IdempotencyKey: t.key()})}
+	return []event.Event{t.run.hidden(t.internal, event.ToolRunning, t.running())}
+}
+
+func (t *toolCall) running() event.ToolRunningData {
+	return event.ToolRunningData{CallID: t.call.CallID, Attempt: t.call.Attempt, IdempotencyKey: t.key()}
 }
 
 // closed puts before a call's result the ends of what ran under it.
@@ -141,12 +144,22 @@ func isObject(args string) bool {
 	return json.Unmarshal([]byte(args), &object) == nil
 }
 
-// perform calls the tool and logs its result.
+// perform calls the tool, again where that may help, and logs its result.
 func (t *toolCall) perform(ctx context.Context) error {
-	timeout := t.tool.Spec().Timeout
-	if timeout == 0 {
-		timeout = tool.DefaultTimeout
+	for retry := 1; ; retry++ {
+		result, err := t.attempt(ctx)
+		if ctx.Err() != nil || !t.again(err, retry) {
+			return t.log(ctx, result, err)
+		}
+		if stopped := t.retry(ctx, retry, err); stopped != nil {
+			return t.left(ctx, err, stopped)
+		}
 	}
+}
+
+// attempt calls the tool once.
+func (t *toolCall) attempt(ctx context.Context) (tool.Result, error) {
+	timeout := t.tool.Spec().MaxTime()
 	callCtx, cancel := context.WithCancel(ctx)
 	if timeout > 0 {
 		callCtx, cancel = context.WithTimeout(ctx, timeout)
@@ -161,11 +174,11 @@ func (t *toolCall) perform(ctx context.Context) error {
 	})
 	progress.close()
 	artifacts.close()
-	return t.log(ctx, result, err, timeout)
+	return result, err
 }
 
 // log writes the call's closer. The closer of a cancelled call is written too.
-func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeout time.Duration) error {
+func (t *toolCall) log(ctx context.Context, result tool.Result, err error) error {
 	var over *overBudget
 	switch {
 	case errors.Is(err, ErrParked):
@@ -183,7 +196,7 @@ func (t *toolCall) log(ctx context.Context, result tool.Result, err error, timeo
 	case ctx.Err() != nil:
 		return t.append(t.failed(event.CodeInterrupted, event.OutcomeCancelled, "cancelled while it ran", nil))
 	case errors.Is(err, context.DeadlineExceeded):
-		return t.append(t.failed(event.CodeToolTimeout, outcome(err), fmt.Sprintf("no answer within %s; the tool was told to stop", timeout), nil))
+		return t.append(t.failed(event.CodeToolTimeout, outcome(err), fmt.Sprintf("no answer within %s; the tool was told to stop", t.tool.Spec().MaxTime()), nil))
 	case errors.Is(err, tool.ErrUnavailable):
 		return t.append(t.failed(event.CodeToolMissing, outcome(err), err.Error(), nil))
 	case errors.Is(err, tool.ErrEffectUnknown):

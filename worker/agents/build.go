@@ -93,7 +93,7 @@ func (b builder) source(c agent.ToolConfig) (tool.Source, error) {
 	if c.Builtin != "" {
 		return builtin.Source(c.Builtin), nil
 	}
-	o := mcp.Options{Name: c.MCP.Name, Command: slices.Clone(c.MCP.Command), URL: c.MCP.URL, Allow: c.Allow, OnCrash: c.OnCrash, Timeout: c.Timeout, Log: b.Logger}
+	o := mcp.Options{Name: c.MCP.Name, Command: slices.Clone(c.MCP.Command), URL: c.MCP.URL, Allow: c.Allow, OnCrash: c.OnCrash, Timeout: c.Timeout, Retries: c.Retries, Log: b.Logger}
 	if len(o.Command) > 0 && o.Command[0] == "runlog" && b.Self != "" {
 		o.Command[0] = b.Self
 	}

@@ -72,6 +72,7 @@ type toolSection struct {
 	Wait     duration       `yaml:"approval_timeout"`
 	OnCrash  string         `yaml:"on_crash"`
 	Timeout  duration       `yaml:"timeout"`
+	Retries  *int           `yaml:"retries"`
 }
 
 type clientSection struct {
@@ -323,7 +324,7 @@ func (c *checker) tools(list []toolSection) []agent.ToolConfig {
 		at := "$.tools[" + strconv.Itoa(i) + "]"
 		if c.tool(at, t) {
 			out = append(out, agent.ToolConfig{Builtin: t.Builtin, MCP: c.mcp(at, t.MCP), Client: c.client(at, t.Client), Agent: t.Agent, About: c.about[t.Agent], Allow: t.Allow,
-				Approval: c.approval(at, t.Approval), Wait: time.Duration(t.Wait), OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout)})
+				Approval: c.approval(at, t.Approval), Wait: time.Duration(t.Wait), OnCrash: tool.OnCrash(t.OnCrash), Timeout: time.Duration(t.Timeout), Retries: c.retries(at, t.Retries)})
 		}
 	}
 	return out
@@ -348,6 +349,19 @@ func (c *checker) tool(at string, t toolSection) bool {
 	return len(c.errs) == before
 }
 
+// retries turns what a file says into what a Spec says.
+func (c *checker) retries(at string, n *int) int {
+	switch {
+	case n == nil:
+		return 0
+	case *n < 0 || *n > 10:
+		c.wrong(at+".retries", "%d is not between 0 and 10", *n)
+	case *n == 0:
+		return tool.NoRetries
+	}
+	return *n
+}
+
 func count(list ...bool) (n int) {
 	for _, b := range list {
 		if b {
@@ -364,6 +378,9 @@ func (c *checker) onlyMCP(at string, t toolSection) {
 	}
 	if t.OnCrash != "" {
 		c.wrong(at+".on_crash", "is for the tools of an mcp server")
+	}
+	if t.Retries != nil {
+		c.wrong(at+".retries", "is for the tools of an mcp server")
 	}
 	if t.Builtin != "" && t.Timeout != 0 {
 		c.wrong(at+".timeout", "is for mcp servers, client tools and agents")

@@ -27,7 +27,10 @@ type Spec struct {
 	Description string
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object
 	OnCrash     OnCrash
-	Timeout     time.Duration // of one call; 0 means DefaultTimeout
+	Timeout     time.Duration // of one attempt; 0 means DefaultTimeout
+	// Retries of a call that did not reach the tool, and of any that got no
+	// answer if OnCrash is Retry; 0 means DefaultRetries.
+	Retries int
 	// Agent is the name of the agent that the tool runs, if it does.
 	Agent string
 	// Executor is who runs it; empty: the worker.
@@ -41,6 +44,29 @@ type Spec struct {
 
 // DefaultTimeout bounds a call whose tool says nothing.
 const DefaultTimeout = 60 * time.Second
+
+// DefaultRetries is for tools that say nothing, NoRetries for those that are
+// called once.
+const (
+	DefaultRetries = 2
+	NoRetries      = -1
+)
+
+// MaxRetries is how often a call may be repeated.
+func (s Spec) MaxRetries() int {
+	if s.Retries == 0 {
+		return DefaultRetries
+	}
+	return max(s.Retries, 0)
+}
+
+// MaxTime bounds an attempt; it is NoTimeout if nothing does.
+func (s Spec) MaxTime() time.Duration {
+	if s.Timeout == 0 {
+		return DefaultTimeout
+	}
+	return s.Timeout
+}
 
 // NoTimeout is for tools whose calls are bounded in another way.
 const NoTimeout time.Duration = -1

@@ -72,6 +72,7 @@ func (s *Server) spec(t *sdk.Tool) tool.Spec {
 		Parameters:  schema(t),
 		OnCrash:     s.opt.OnCrash,
 		Timeout:     s.opt.Timeout,
+		Retries:     s.opt.Retries,
 	}
 	if spec.Description == "" {
 		spec.Description = t.Title

@@ -41,6 +41,7 @@ type Options struct {
 	Prefix  string        // put before the name of each tool
 	OnCrash tool.OnCrash  // instead of what the server's annotations say
 	Timeout time.Duration // of a call; 0: tool.DefaultTimeout
+	Retries int           // of a call; 0: tool.DefaultRetries
 
 	ConnectTimeout time.Duration // start and handshake; 0: 30 s
 	Grace          time.Duration // from SIGTERM to SIGKILL; 0: 2 s
