@@ -35,9 +35,8 @@ type Writer struct {
 	log  *Log
 	key  Key
 	id   string // of this writer, part of every frame's id
-	done chan struct{}
 	stop context.CancelFunc
-	ctx  context.Context // ends all waiting when the writer is closed
+	ctx  context.Context // ends with the writer
 
 	start event.Seq
 
@@ -57,7 +56,7 @@ type Writer struct {
 // Close it.
 func (l *Log) Writer(k Key, head Head) *Writer {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Writer{log: l, key: k, id: event.NewID("w"), done: make(chan struct{}), ctx: ctx, stop: stop, start: head.Seq, seq: head.Seq, committed: head}
+	w := &Writer{log: l, key: k, id: event.NewID("w"), ctx: ctx, stop: stop, start: head.Seq, seq: head.Seq, committed: head}
 	w.changed.L = &w.mu
 	go w.run()
 	return w
@@ -166,8 +165,11 @@ func (w *Writer) Fence() {
 	w.endLocked(ErrFenced)
 }
 
-// Done is closed when the writer has ended; Err says why.
-func (w *Writer) Done() <-chan struct{} { return w.done }
+// AfterEnd calls fn with the reason once the writer has ended, from a goroutine of
+// its own, unless stop was called before.
+func (w *Writer) AfterEnd(fn func(error)) (stop func() bool) {
+	return context.AfterFunc(w.ctx, func() { fn(w.Err()) })
+}
 
 // Err is nil while the writer works.
 func (w *Writer) Err() error {
@@ -195,7 +197,6 @@ func (w *Writer) endLocked(err error) {
 		w.log.opts.Observe.Fenced()
 	}
 	w.stop()
-	close(w.done)
 	w.changed.Broadcast()
 }
 

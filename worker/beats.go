@@ -31,18 +31,39 @@ func (b *beatState) run() (string, time.Time) {
 // beat tells viewers and other workers every few seconds that the session's
 // owner lives, until the returned func is called.
 func (t *turn) beat(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	every := min(5*time.Second, t.w.log.Lease()/6)
-	go func() {
-		defer close(done)
-		for pause(ctx, every) == nil {
-			if err := t.w.log.Beat(t.key, t.beatNow()); err != nil {
-				t.log.Debug("beat", "err", err)
-			}
+	return every(min(5*time.Second, t.w.log.Lease()/6), func() {
+		if ctx.Err() != nil {
+			return
 		}
-	}()
-	return func() { cancel(); <-done }
+		if err := t.w.log.Beat(t.key, t.beatNow()); err != nil {
+			t.log.Debug("beat", "err", err)
+		}
+	})
+}
+
+// every calls do again and again, with pauses of d before and between, until
+// stop, which waits for a call that is going on. No goroutine is held in the
+// pauses: a worker has thousands of these.
+func every(d time.Duration, do func()) (stop func()) {
+	var mu sync.Mutex // held while do is called
+	var timer *time.Timer
+	stopped := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(d, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !stopped {
+			do()
+			timer.Reset(d)
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		timer.Stop()
+	}
 }
 
 func (t *turn) beatNow() eventlog.Beat {

@@ -36,7 +36,7 @@ func (b *bench) ensemble(agents ...*agent.Agent) *running {
 			<-done
 		}
 	})
-	return &running{w, func() { lost.Store(true); nc.Close() }, drain}
+	return &running{w, nc, func() { lost.Store(true); nc.Close() }, drain}
 }
 
 func made1(t *testing.T, d agent.Definition, m model.Model, tools ...tool.Tool) *agent.Agent {

@@ -34,7 +34,7 @@ func (b *bench) with(name string, m model.Model, elsewhere time.Duration) (*runn
 	go func() { defer close(done); _ = w.Run(ctx) }()
 	drain := sync.OnceFunc(func() { cancel(); <-done })
 	b.t.Cleanup(drain)
-	return &running{w, nc.Close, drain}, passed
+	return &running{w, nc, nc.Close, drain}, passed
 }
 
 func waitFor(t *testing.T, n *atomic.Int32, atLeast int32) {

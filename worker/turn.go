@@ -63,19 +63,16 @@ func (t *turn) run(drain context.Context) error {
 
 var errContended = errors.New("contended")
 
-// keepTicket holds the ticket until the returned func is called.
+// keepTicket holds the ticket until the returned func is called, or ctx ends.
 func (t *turn) keepTicket(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for pause(ctx, t.w.log.Lease()/4) == nil {
-			if err := t.ticket.KeepAlive(); err != nil {
-				t.log.Warn("ticket not kept alive", "err", err) // no loss of ownership
-			}
+	return every(t.w.log.Lease()/4, func() {
+		if ctx.Err() != nil {
+			return
 		}
-	}()
-	return func() { cancel(); <-done }
+		if err := t.ticket.KeepAlive(); err != nil {
+			t.log.Warn("ticket not kept alive", "err", err) // no loss of ownership
+		}
+	})
 }
 
 // claimed does everything from the look at the session to its release.
@@ -217,7 +214,6 @@ func (t *turn) recover(run *event.Run) error {
 
 // followOwner ends the turn as soon as somebody else's frame shows up in the log.
 func (t *turn) followOwner(stop context.CancelCauseFunc) (unfollow func(), err error) {
-	undone := make(chan struct{})
 	unsubscribe, err := t.w.log.OnLive(t.key, func(f *eventlog.Frame, _ *eventlog.Beat) {
 		if f != nil && !t.writer.Wrote(*f) && f.First > t.writer.Start() {
 			t.writer.Fence()
@@ -226,14 +222,8 @@ func (t *turn) followOwner(stop context.CancelCauseFunc) (unfollow func(), err e
 	if err != nil {
 		return nil, err
 	}
-	go func() {
-		select {
-		case <-t.writer.Done():
-			stop(t.writer.Err())
-		case <-undone:
-		}
-	}()
-	return func() { close(undone); unsubscribe() }, nil
+	unwatch := t.writer.AfterEnd(stop)
+	return func() { unwatch(); unsubscribe() }, nil
 }
 
 // own is the work of an owner: runs, until nothing is left, then the release.
@@ -413,22 +403,17 @@ func (t *turn) ended(runID string) {
 }
 
 // drained is closed when the worker stops; what still runs after the grace is
-// broken off.
+// broken off, unless the returned func was called.
 func (t *turn) drained(drain context.Context, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
 	done := make(chan struct{})
-	go func() {
-		select {
-		case <-drain.Done():
-		case <-done:
-			return
-		}
+	forget := context.AfterFunc(drain, func() {
 		select {
 		case <-time.After(t.w.opts.Grace):
 			cancel(agent.ErrDrained)
 		case <-done:
 		}
-	}()
-	return drain.Done(), func() { close(done) }
+	})
+	return drain.Done(), func() { forget(); close(done) }
 }
 
 // handOver leaves a run to another worker: the claim is released and the ticket

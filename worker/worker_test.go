@@ -67,6 +67,7 @@ func (b *bench) open() (*eventlog.Log, *nats.Conn) {
 // stops it politely.
 type running struct {
 	*Worker
+	nc    *nats.Conn
 	cut   func()
 	drain func()
 }
@@ -87,7 +88,7 @@ func (b *bench) worker(m model.Model, tools ...tool.Tool) *running {
 	go func() { defer close(done); _ = w.Run(ctx) }()
 	drain := sync.OnceFunc(func() { cancel(); <-done })
 	b.t.Cleanup(drain)
-	return &running{w, nc.Close, drain}
+	return &running{w, nc, nc.Close, drain}
 }
 
 func testLogger(t *testing.T) *slog.Logger {
@@ -117,14 +118,19 @@ var key = eventlog.Key{Tenant: "default", Session: "ses_1"}
 
 func (b *bench) submit(cmd event.Command) {
 	b.t.Helper()
-	cmd.SessionID, cmd.Time = key.Session, event.At(time.Now())
+	b.submitTo(key, cmd)
+}
+
+func (b *bench) submitTo(k eventlog.Key, cmd event.Command) {
+	b.t.Helper()
+	cmd.SessionID, cmd.Time = k.Session, event.At(time.Now())
 	if cmd.CommandID == "" {
 		cmd.CommandID = "cmd_" + cmd.RunID + string(cmd.Kind)
 	}
-	if err := b.log.Submit(b.t.Context(), key, cmd); err != nil {
+	if err := b.log.Submit(b.t.Context(), k, cmd); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.log.Wake(b.t.Context(), key); err != nil {
+	if err := b.log.Wake(b.t.Context(), k); err != nil {
 		b.t.Fatal(err)
 	}
 }
