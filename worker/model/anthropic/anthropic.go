@@ -9,7 +9,6 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -60,7 +59,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request, emit func(model.C
 	call := m.conn.Begin(ctx)
 	defer call.Close()
 	r := newReader(wire.NewAnswer(req, emit), call)
-	stream := m.service.NewStreaming(call.Context(), param.Override[anthropic.MessageNewParams](event.Encode(m.body(req))))
+	// The bytes as they are: as params, the SDK would encode them once more.
+	body := option.WithRequestBody("application/json", m.body(req))
+	stream := m.service.NewStreaming(call.Context(), anthropic.MessageNewParams{}, body)
 	if err := stream.Err(); err != nil {
 		return model.Result{}, call.Fail(err)
 	}
@@ -79,9 +80,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request, emit func(model.C
 	return r.end()
 }
 
-func (m *Model) body(req model.Request) map[string]any {
+func (m *Model) body(req model.Request) []byte {
 	system, messages := req.Session.AnthropicView(event.View{System: req.System, RunID: req.RunID})
-	body := map[string]any{"model": m.endpoint.Name, "messages": messages, "max_tokens": m.limit(req)}
+	body := map[string]any{"model": m.endpoint.Name, "max_tokens": m.limit(req)}
 	if system != "" {
 		body["system"] = system
 	}
@@ -95,7 +96,7 @@ func (m *Model) body(req model.Request) map[string]any {
 		body["tools"] = tools(req.Tools)
 	}
 	maps.Copy(body, m.endpoint.Extra)
-	return body
+	return wire.Body(body, "messages", messages)
 }
 
 func (m *Model) limit(req model.Request) int {

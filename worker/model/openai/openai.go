@@ -5,7 +5,6 @@ package openai
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/url"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/runlog-dev/runlog/event"
@@ -88,8 +86,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request, emit func(model.C
 func (m *Model) open(call *wire.Call, req model.Request) *ssestream.Stream[openai.ChatCompletionChunk] {
 	messages := req.Session.OpenAIView(event.View{System: req.System, RunID: req.RunID, Reasoning: m.endpoint.SendReasoning})
 	for {
-		params := param.Override[openai.ChatCompletionNewParams](event.Encode(m.body(req, messages)))
-		stream := m.service.NewStreaming(call.Context(), params)
+		// The bytes as they are: as params, the SDK would encode them once more.
+		body := option.WithRequestBody("application/json", wire.Body(m.body(req), "messages", messages))
+		stream := m.service.NewStreaming(call.Context(), openai.ChatCompletionNewParams{}, body)
 		if !m.yields(stream.Err()) {
 			return stream
 		}
@@ -110,8 +109,9 @@ func (m *Model) yields(err error) bool {
 	return false
 }
 
-func (m *Model) body(req model.Request, messages json.RawMessage) map[string]any {
-	body := map[string]any{"model": m.endpoint.Name, "messages": messages}
+// body is the request without its messages.
+func (m *Model) body(req model.Request) map[string]any {
+	body := map[string]any{"model": m.endpoint.Name}
 	if !m.noUsage.Load() {
 		body["stream_options"] = map[string]bool{"include_usage": true}
 	}
