@@ -35,7 +35,16 @@ type row struct {
 }
 
 func figures() []figure {
-	return []figure{{"submit", submit}, {"tail", tail}, {"resume", resume}, {"idle", idle}}
+	return []figure{{"submit", submit}, {"tail", tail}, {"resume", resume}, {"idle", idle}, {"takeover", takeover}, {"cancel", cancel},
+		{"steps", steps}, {"long", long}, {"growth", growth}, {"running", running}, {"parked", parked}}
+}
+
+func names() string {
+	var names []string
+	for _, f := range figures() {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ",")
 }
 
 func main() {
@@ -43,7 +52,8 @@ func main() {
 	flag.StringVar(&b.runlog, "runlog", "../bin/runlog", "runlog's binary")
 	flag.StringVar(&b.nats, "nats", "../bin/nats-server", "nats-server's binary")
 	flag.IntVar(&b.rounds, "rounds", 3, "repetitions; medians are shown")
-	only := flag.String("only", "", "some of submit,tail,resume,idle")
+	only := flag.String("only", "", "some of "+names())
+	flag.StringVar(&b.leases, "leases", "1.5s,5s", "of takeovers")
 	flag.Parse()
 	debug.SetGCPercent(400) // the generator shares the processors with what it measures
 	if err := run(b, *only); err != nil {

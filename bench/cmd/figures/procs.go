@@ -18,6 +18,7 @@ import (
 type bench struct {
 	runlog, nats, dir string
 	rounds            int
+	leases            string
 	dirs              int // made so far
 	procs             []*proc
 }
@@ -84,6 +85,12 @@ func (p *proc) stop() {
 	_ = p.cmd.Wait()
 }
 
+// kill ends a process as a crash does.
+func (p *proc) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
 // freeAddr is a loopback address that nobody listens on just now.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,12 +149,15 @@ func (b *bench) serve(dir string, env []string, args ...string) (*proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := func() bool {
+	return b.start(addr, readyAt(addr), dir, append(env, "RUNLOG_LISTEN="+addr), b.runlog, args...)
+}
+
+func readyAt(addr string) func() bool {
+	return func() bool {
 		resp, err := http.Get("http://" + addr + "/readyz")
 		if err != nil {
 			return false
 		}
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	}
-	return b.start(addr, ready, dir, append(env, "RUNLOG_LISTEN="+addr), b.runlog, args...)
 }
