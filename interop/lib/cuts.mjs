@@ -13,6 +13,7 @@ import { Proxy } from './proxy.mjs'
  *   again, or a new one made whose ids are normalized by the caller
  * @param {object} [o] also passed to Proxy (shred, to)
  * @param {(k: number) => boolean} [o.only] which cuts
+ * @param {number} [o.parallel] how many at a time (4)
  * @returns how many messages and cuts there were
  */
 export async function everyCut(run, o = {}) {
@@ -66,9 +67,9 @@ async function once(run, k, o) {
 }
 
 // each calls fn with 1 … n-1, a few at a time.
-async function each(n, { only = () => true }, fn) {
+async function each(n, { only = () => true, parallel = 4 }, fn) {
   const ks = Array.from({ length: n - 1 }, (_, i) => i + 1).filter(only)
-  await Promise.all(Array.from({ length: 4 }, async () => {
+  await Promise.all(Array.from({ length: parallel }, async () => {
     for (let k; (k = ks.shift()) !== undefined; ) await fn(k)
   }))
 }

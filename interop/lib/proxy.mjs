@@ -2,11 +2,12 @@
 // the connection is reset, and the next request goes to the other edge.
 import http from 'node:http'
 import { edges } from './stage.mjs'
+import { passSocket } from './websockets.mjs'
 
 export class Proxy {
   /** Every request: {method, url, headers, body, edge}. */
   requests = []
-  /** Wire messages passed on: SSE blocks with data, or lines. */
+  /** Wire messages passed on: SSE blocks with data, lines, or those of a WebSocket. */
   messages = 0
   /** Connections that were cut. */
   cuts = 0
@@ -38,6 +39,19 @@ export class Proxy {
       p.requests.push({ method: req.method, ...ask, edge })
       o.tamper?.(ask, p.#ids)
       p.#pass(req.method, ask, edge, res, p.cuts < times ? o.after ?? Infinity : Infinity, o)
+    })
+    p.#server.on('upgrade', (req, socket, head) => {
+      const edge = to[(p.cuts + p.breaks) % to.length]
+      const after = p.cuts < times ? o.after ?? Infinity : Infinity
+      let count = 0
+      p.requests.push({ method: req.method, url: req.url, headers: req.headers, edge })
+      passSocket(req, socket, head, edge, (text) => {
+        if (/"event":"(heartbeat|position)"/.test(text)) return false
+        p.messages++
+        if (++count !== after) return false
+        p.cuts++
+        return true
+      })
     })
     p.#server.on('connection', (s) => {
       p.#sockets.add(s)

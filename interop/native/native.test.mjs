@@ -1,48 +1,49 @@
-// The native dialect with nothing but fetch: the harness itself, and the
-// smallest example of how a folder of tests looks.
+// The native dialect over each transport: the harness itself, and the smallest
+// example of how a folder of tests looks.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { everyCut, offByOne } from '../lib/cuts.mjs'
-import { edges, fresh, scenarios } from '../lib/stage.mjs'
+import { drainEdge, edges, fresh, runState, scenarios, startEdge } from '../lib/stage.mjs'
+import { ndjson, sse, websocket } from './clients.mjs'
 
-// A client of the native stream: it keeps the data of every message that has an
-// id, and comes back with the last id until its run has ended.
-async function follow(url, path) {
-  const got = []
-  for (let last = '', over = false; !over; ) {
-    try {
-      const r = await fetch(url + path, { headers: { accept: 'text/event-stream', ...(last && { 'last-event-id': last }) } })
-      assert([200, 204].includes(r.status), `${r.status} ${r.status === 200 || (await r.clone().text())}`)
-      if (r.status === 204) break
-      let rest = ''
-      for await (const chunk of r.body.pipeThrough(new TextDecoderStream())) {
-        const blocks = (rest + chunk).split('\n\n')
-        rest = blocks.pop()
-        for (const b of blocks) {
-          const id = /^id: (.*)$/m.exec(b)
-          if (!id) continue
-          last = id[1]
-          got.push(JSON.parse(/^data: (.*)$/m.exec(b)[1]))
-        }
-      }
-      over = true
-    } catch (e) {
-      if (e.name === 'AssertionError') throw e
-    }
-  }
-  return got.filter((e) => e.type) // without cursor moves
+const transports = { sse, ndjson, websocket }
+
+async function play(agent) {
+  const run = fresh('run')
+  const r = await fetch(edges[0] + '/v1/runs', { method: 'POST', body: JSON.stringify({ agent, run_id: run, input: 'go' }) })
+  assert.equal(r.status, 202, await r.text())
+  return `/v1/runs/${run}/events`
 }
 
 for (const { name, ends } of scenarios) {
   if (name === 'client-tool' || name === 'approval' || name === 'cancel') continue // parked for ever
-  test(`${name}: cut after every message`, async () => {
-    const run = fresh('run')
-    const r = await fetch(edges[0] + '/v1/runs', { method: 'POST', body: JSON.stringify({ agent: name, run_id: run, input: 'go' }) })
-    assert.equal(r.status, 202, await r.text())
-    const path = `/v1/runs/${run}/events`
-    const { state } = await everyCut((url) => follow(url, path))
-    assert.equal(state.at(-1).type, ends)
-    const { messages, wrong } = await offByOne((url) => follow(url, path))
-    assert(wrong >= messages - 3, `coming back one message too early was noticed at ${wrong} of ${messages} cuts`)
+  test(`${name}: cut after every message, over each transport`, async () => {
+    const path = await play(name)
+    const states = []
+    for (const [transport, follow] of Object.entries(transports)) {
+      const { state } = await everyCut((url) => follow(url, path))
+      assert.equal(state.at(-1).type, ends)
+      states.push(state)
+      const { messages, wrong } = await offByOne((url) => follow(url, path, 1), { tamper: () => {}, only: (k) => transport === 'sse' || k % 4 === 1 })
+      const all = transport === 'sse' ? messages - 1 : Math.ceil((messages - 1) / 4)
+      assert(wrong >= all - 2, `${transport}: coming back one message too early was noticed at ${wrong} of ${all} cuts`)
+    }
+    for (const s of states) assert.deepEqual(s, states[0], 'every transport tells the same')
+  })
+}
+
+for (const [transport, follow] of Object.entries(transports)) {
+  test(`${transport}: an edge drained in mid-run breaks the stream off, and the client goes on elsewhere`, async () => {
+    const edge = await startEdge()
+    const path = await play('cancel')
+    const run = path.split('/')[3]
+    const moving = follow([edge.url, edges[0]], path)
+    await runState(run, (s) => s.status === 'waiting_tool')
+    await drainEdge(edge.id)
+    const r = await fetch(`${edges[1]}/v1/runs/${run}/cancel`, { method: 'POST', body: '{}' })
+    assert(r.ok)
+    const got = await moving
+    assert.equal(got.at(-1).type, 'run.cancelled')
+    assert.deepEqual(got, await sse(edges[1], path), 'nothing is missing or twice')
   })
 }
