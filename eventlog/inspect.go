@@ -149,14 +149,19 @@ func (l *Log) Ticketed(ctx context.Context, k Key) (bool, error) {
 
 // Timed reports whether the session has a timer that is not due yet.
 func (l *Log) Timed(ctx context.Context, k Key) (bool, error) {
-	_, err := l.leaderGet(ctx, timersStream, getRequest{Seq: 1, NextBy: "timer.at." + k.suffix() + ".>"})
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
+	for pos := uint64(1); ; {
+		m, err := l.leaderGet(ctx, timersStream, getRequest{Seq: pos, NextBy: "timer.at." + k.suffix() + ".>"})
+		if errors.Is(err, ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("timers of %s: %w", k, err)
+		}
+		if !isAlarm(m.Subject) {
+			return true, nil
+		}
+		pos = m.Pos + 1
 	}
-	if err != nil {
-		return false, fmt.Errorf("timers of %s: %w", k, err)
-	}
-	return true, nil
 }
 
 // Snapshot returns the session's stored fold, or nil if there is none that this

@@ -34,15 +34,21 @@ func (l *Log) timersConfig() jetstream.StreamConfig {
 // never earlier. Setting the same command again moves it.
 func (l *Log) SetTimer(ctx context.Context, k Key, cmd event.Command, at time.Time) error {
 	cmd.V = event.Version
+	if err := l.schedule(ctx, k, cmd.CommandID, event.Encode(cmd), at); err != nil {
+		return fmt.Errorf("timer for %s: %w", k, err)
+	}
+	return nil
+}
+
+// schedule has the server deliver data about the session at a time. What was
+// scheduled under the same name before is replaced.
+func (l *Log) schedule(ctx context.Context, k Key, name string, data []byte, at time.Time) error {
 	if whole := at.Truncate(time.Second); whole.Before(at) {
 		at = whole.Add(time.Second) // the server cuts the rest of a second off
 	}
-	_, err := l.js.Publish(ctx, timerSubject(k, cmd.CommandID), event.Encode(cmd),
+	_, err := l.js.Publish(ctx, timerSubject(k, name), data,
 		jetstream.WithScheduleAt(at), jetstream.WithScheduleTarget("timer.due."+k.suffix()))
-	if err != nil {
-		return unavailable(fmt.Errorf("timer for %s: %w", k, err))
-	}
-	return nil
+	return unavailable(err)
 }
 
 func timerSubject(k Key, commandID string) string {
@@ -84,23 +90,34 @@ func (l *Log) Timers(ctx context.Context) error {
 // again after a lease.
 func (l *Log) due(ctx context.Context, msg *nats.Msg) error {
 	t := tokens(msg.Subject)
-	var cmd event.Command
-	if len(t) != 4 || json.Unmarshal(msg.Data, &cmd) != nil {
+	if len(t) != 4 {
 		return l.answer(msg.Reply, never)
 	}
 	k, err := parseKey(t[2], t[3])
 	if err != nil {
 		return l.answer(msg.Reply, never)
 	}
-	err = l.Submit(ctx, k, cmd)
+	if len(msg.Data) == 0 {
+		err = l.alarm(ctx, k)
+	} else {
+		var cmd event.Command
+		if json.Unmarshal(msg.Data, &cmd) != nil {
+			return l.answer(msg.Reply, never)
+		}
+		err = l.submitDue(ctx, k, cmd)
+	}
 	if errors.Is(err, ErrInboxFull) {
 		return nil
-	}
-	if err == nil {
-		err = l.Wake(ctx, k)
 	}
 	if err != nil {
 		return err
 	}
 	return l.answer(msg.Reply, done)
+}
+
+func (l *Log) submitDue(ctx context.Context, k Key, cmd event.Command) error {
+	if err := l.Submit(ctx, k, cmd); err != nil {
+		return err
+	}
+	return l.Wake(ctx, k)
 }

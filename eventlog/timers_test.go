@@ -27,7 +27,7 @@ func TestATimerSubmitsItsCommandOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for range 2 {
-			go func() { _ = l.Timers(ctx) }()
+			go keepTime(ctx, l)
 		}
 		q, err := l.Tickets(ctx)
 		if err != nil {
@@ -45,4 +45,72 @@ func TestATimerSubmitsItsCommandOnce(t *testing.T) {
 			t.Errorf("ticket for %v, inbox %+v, %v", ticket.Key, waiting, err)
 		}
 	})
+}
+
+// An alarm is for a session whose ticket is lost: it places one, and where there
+// is one it waits.
+func TestAnAlarmPlacesTheTicketThatIsMissing(t *testing.T) {
+	l := dial(t, testservers.NATS(t, 3).URL(), Options{Replicas: 3, Lease: time.Second})
+	lost, stopped := Key{"default", "lost"}, Key{"default", "stopped"}
+	q, err := l.Tickets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Ticket(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	held, err := q.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // moving it is once
+		for _, k := range []Key{lost, stopped} {
+			if err := l.SetAlarm(t.Context(), k, "worker"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.StopAlarm(t.Context(), stopped, "worker"); err != nil {
+		t.Fatal(err)
+	}
+	if timed, err := l.Timed(t.Context(), lost); err != nil || timed {
+		t.Errorf("an alarm passes for a timer: %v, %v", timed, err)
+	}
+	go keepTime(t.Context(), l)
+	eventuallyRung(t, l, lost)
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	next, err := q.Next(ctx)
+	if err != nil || next.Key != lost || next.Delivered != 1 {
+		t.Errorf("the next ticket is %+v, %v", next, err)
+	}
+	if there, err := l.Ticketed(t.Context(), stopped); err != nil || there {
+		t.Errorf("an alarm that was stopped has gone off: %v, %v", there, err)
+	}
+}
+
+// eventuallyRung keeps the ticket until an alarm has gone off in vain and been set
+// again.
+func eventuallyRung(t *testing.T, l *Log, k Key) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, err := l.leaderGet(t.Context(), timersStream, getRequest{LastBy: timerSubject(k, alarmed+"again")})
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the alarm has not gone off: %v", err)
+		}
+	}
+}
+
+// keepTime delivers timers as a worker does: on a busy machine a server may seem
+// silent.
+func keepTime(ctx context.Context, l *Log) {
+	for ctx.Err() == nil {
+		_ = l.Timers(ctx)
+	}
 }

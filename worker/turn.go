@@ -31,6 +31,7 @@ type turn struct {
 	takeover  bool
 	nobody    bool        // no other worker has taken the session for want of its agent
 	held      atomic.Bool // messages wait for the step's end
+	alarmed   atomic.Bool // an alarm was set
 	startedAt time.Time   // of a run that has not said anything yet; guarded by the journal
 
 	// cancels is how a running run is stopped; set while one runs.
@@ -63,18 +64,6 @@ func (t *turn) run(drain context.Context) error {
 
 var errContended = errors.New("contended")
 
-// keepTicket holds the ticket until the returned func is called, or ctx ends.
-func (t *turn) keepTicket(ctx context.Context) (stop func()) {
-	return every(t.w.log.Lease()/4, func() {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := t.ticket.KeepAlive(); err != nil {
-			t.log.Warn("ticket not kept alive", "err", err) // no loss of ownership
-		}
-	})
-}
-
 // claimed does everything from the look at the session to its release.
 func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc) error {
 	fold, head, waiting, err := t.look(ctx)
@@ -86,6 +75,9 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 	}
 	if t.elsewhere(fold, head, waiting) {
 		return t.pass(ctx, wanted(fold, waiting))
+	}
+	if t.ticket.Delivered > 1 { // whoever had it before may be about to delete it
+		t.setAlarm(ctx)
 	}
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
@@ -462,30 +454,4 @@ func (t *turn) letGo(ctx context.Context) error {
 		return err // the ticket has another holder
 	}
 	return t.release(ctx, t.writer.Head())
-}
-
-// release gives the ticket up and looks once more, whatever became of that: a
-// command that came after the last look may have found the ticket still there,
-// and whoever has taken the session over meanwhile had this very ticket. head is
-// where the log ends if nobody did.
-func (t *turn) release(ctx context.Context, head eventlog.Head) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return errors.Join(t.ticket.Release(ctx), t.lookAgain(ctx, head))
-}
-
-// lookAgain places a ticket if there is work that may have none.
-func (t *turn) lookAgain(ctx context.Context, head eventlog.Head) error {
-	waiting, err := t.w.log.Inbox(ctx, t.key)
-	if err != nil {
-		return err
-	}
-	now, err := t.w.log.Head(ctx, t.key)
-	if err != nil {
-		return err
-	}
-	if len(waiting) == 0 && now.Pos == head.Pos {
-		return nil
-	}
-	return t.w.log.Wake(ctx, t.key)
 }

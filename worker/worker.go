@@ -203,6 +203,7 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 		t.log.Info("turn handed over", append(attrs, "err", err)...)
 	default:
 		t.log.Error("turn broken off", append(attrs, "err", err)...)
+		t.giveUp(err)
 	}
 }
 
@@ -256,7 +257,8 @@ func (w *Worker) timers(ctx context.Context) {
 }
 
 // janitor re-tickets sessions whose commands nobody took: after a crash between
-// the release of a ticket and the last look, or a lost ticket.
+// the release of a ticket and the last look, or a lost ticket. Runs that have
+// begun have an alarm: see keepTicket.
 func (w *Worker) janitor(ctx context.Context) {
 	for pause(ctx, w.log.Lease()) == nil {
 		if err := w.sweep(ctx); err != nil && ctx.Err() == nil {

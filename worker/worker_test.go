@@ -74,11 +74,18 @@ type running struct {
 
 func (b *bench) worker(m model.Model, tools ...tool.Tool) *running {
 	b.t.Helper()
+	l, nc := b.open()
+	return b.workerOn(l, nc, m, tools...)
+}
+
+// workerOn runs a worker on a log of its own, with the connection that cut takes
+// away.
+func (b *bench) workerOn(l *eventlog.Log, nc *nats.Conn, m model.Model, tools ...tool.Tool) *running {
+	b.t.Helper()
 	a, err := agent.New(agent.Definition{Name: "a"}, m, []tool.Source{source(tools)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	l, nc := b.open()
 	w := New(l, b.store, map[string]*agent.Agent{"a": a}, Options{
 		Slots: 8, Grace: 5 * time.Second, Logger: testLogger(b.t),
 		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond},
