@@ -26,7 +26,7 @@ check: bin/golangci-lint
 fmt:
 	git ls-files '*.go' | xargs gofmt -w
 
-# The figures of docs/benchmarks.md, in some two minutes. bench/run.sh compares with other servers.
+# The figures of docs/benchmarks.md, in some six minutes. bench/run.sh compares with other servers.
 bench: build servers
 	cd bench && go run ./cmd/figures
 

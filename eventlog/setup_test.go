@@ -2,12 +2,15 @@ package eventlog
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -31,5 +34,41 @@ func TestManyProcessesSetUpAtOnce(t *testing.T) {
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An operator may have the server compress closed blocks of the log: it opens,
+// and every event comes back.
+func TestACompressedLogReadsTheSame(t *testing.T) {
+	l := open(t, Options{})
+	config := l.logConfig(0)
+	config.Compression = jetstream.S2Compression
+	if _, err := l.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	a, b := l.Writer(Key{"default", "a"}, Head{}), l.Writer(Key{"default", "b"}, Head{})
+	defer a.Close()
+	defer b.Close()
+	text := event.CustomData{Name: "text", Value: event.Encode(strings.Repeat("what the model says ", 15<<10))}
+	for range 60 { // 36 MB: blocks of the server have 8
+		for _, w := range []*Writer{a, b} {
+			if _, err := w.Append(event.New(event.Custom, text)); err != nil {
+				t.Fatal(err)
+			}
+			appendAll(t, w, 1)
+		}
+	}
+	again, err := Open(t.Context(), l.nc, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := again.js.Stream(t.Context(), "LOG_0")
+	if err != nil || s.CachedInfo().Config.Compression != jetstream.S2Compression {
+		t.Fatalf("the stream is not compressed any more: %v", err)
+	}
+	for _, k := range []Key{a.key, b.key} {
+		for _, after := range []event.Seq{0, 1, 30, 119} {
+			checkDense(t, seqs(t, again, k, after), after+1, 120)
+		}
 	}
 }

@@ -22,11 +22,12 @@ type modelServer struct {
 
 	mu     sync.Mutex
 	asked  map[string][]time.Time // by key: when requests came
+	called map[string][]time.Time // by key: when answers with a call were sent
 	closed map[string]time.Time   // by key: when the connection of stream was closed
 }
 
 func serveModel() *modelServer {
-	m := &modelServer{asked: map[string][]time.Time{}, closed: map[string]time.Time{}}
+	m := &modelServer{asked: map[string][]time.Time{}, called: map[string][]time.Time{}, closed: map[string]time.Time{}}
 	m.Server = httptest.NewServer(m)
 	return m
 }
@@ -36,6 +37,13 @@ func (m *modelServer) requests(key string) []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.asked[key]
+}
+
+// answered are the times at which answers with a call were sent.
+func (m *modelServer) answered(key string) []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.called[key]
 }
 
 // closedAt waits until the connection of a stream is closed.
@@ -101,6 +109,9 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if results >= number(words, 2) {
 			chunk(w, `{"content":"Done."}`, `"stop"`)
 		} else {
+			m.mu.Lock()
+			m.called[key] = append(m.called[key], time.Now())
+			m.mu.Unlock()
 			chunk(w, fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"%s_%d","type":"function","function":{"name":"give","arguments":"{\"bytes\":%d}"}}]}`,
 				key, results, number(words, 3)), `"tool_calls"`)
 		}

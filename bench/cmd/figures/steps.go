@@ -22,7 +22,7 @@ func steps(b *bench) ([]row, error) {
 	if _, err := s.toolRun("warm", "", 50, 100); err != nil {
 		return nil, err
 	}
-	var toTool, toModel times
+	var toTool, toModel, whole times
 	for i := range b.rounds {
 		key := fmt.Sprintf("steps%d", i)
 		r, err := s.toolRun(key, "", 200, 100)
@@ -35,6 +35,7 @@ func steps(b *bench) ([]row, error) {
 		}
 		toTool = append(toTool, between(list, "step.completed", "tool.running")...)
 		toModel = append(toModel, untilAsked(list, s.model.requests(key))...)
+		whole = append(whole, pause(s.model.answered(key), s.tools.calledAt())...)
 	}
 	speed, err := s.throughput()
 	if err != nil {
@@ -42,6 +43,7 @@ func steps(b *bench) ([]row, error) {
 	}
 	return []row{
 		stepRow("last frame of a model step → `tool.running` committed, p50", toTool),
+		{what: "the model's last byte → the call at the tool's server, p50", got: fmt.Sprintf("%s (p99 %s)", ms(whole.median()), ms(whole.at(.99)))},
 		stepRow("last tool result committed → next request at the model, p50", toModel),
 		speed,
 	}, nil
@@ -82,14 +84,21 @@ func between(list []frame, from, to string) (took times) {
 }
 
 // untilAsked is from each result of a tool to the request that comes after it.
-func untilAsked(list []frame, asked []time.Time) (took times) {
+func untilAsked(list []frame, asked []time.Time) times {
+	var results []time.Time
 	for _, f := range list {
-		if !f.has("tool.completed") {
-			continue
+		if f.has("tool.completed") {
+			results = append(results, f.at)
 		}
-		i, _ := slices.BinarySearchFunc(asked, f.at, time.Time.Compare)
-		if i < len(asked) {
-			took = append(took, asked[i].Sub(f.at))
+	}
+	return pause(results, asked)
+}
+
+// pause is from each of some points in time to the next one of others.
+func pause(from, to []time.Time) (took times) {
+	for _, at := range from {
+		if i, _ := slices.BinarySearchFunc(to, at, time.Time.Compare); i < len(to) {
+			took = append(took, to[i].Sub(at))
 		}
 	}
 	return took
@@ -155,12 +164,18 @@ func long(b *bench) ([]row, error) {
 	}
 	asked := s.model.requests("long")
 	first, last := pace(asked[:edgeSteps]), pace(asked[len(asked)-edgeSteps:])
+	own := between(list, "tool.completed", "step.started")
+	early, late := own[:edgeSteps].median(), own[len(own)-edgeSteps:].median()
 	cpu, err := cpuOf(w.pid())
 	if err != nil {
 		return nil, err
 	}
-	return []row{{what: fmt.Sprintf("one step with a tool, at the beginning and at the end of a session of %d events", events),
-		got: fmt.Sprintf("%s and %s (worker's CPU per step, of all: %s)", ms(first), ms(last), ms(cpu/longSteps))}}, nil
+	return []row{
+		{what: fmt.Sprintf("a session of %d events: from a tool's result to the next step in the log, at its beginning and its end", events),
+			got: ms(early) + " and " + ms(late)},
+		{what: "the same, from one request to the model to the next, which has all of the session",
+			got: fmt.Sprintf("%s and %s (worker's CPU per step, of all: %s)", ms(first), ms(last), ms(cpu/longSteps))},
+	}, nil
 }
 
 // pace is the median time from one request to the next.

@@ -6,15 +6,33 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"time"
 )
 
 // A toolServer is an MCP server with one tool, give, which answers with so many
 // bytes of text.
-type toolServer struct{ *httptest.Server }
+type toolServer struct {
+	*httptest.Server
 
-func serveTools() *toolServer { return &toolServer{httptest.NewServer(http.HandlerFunc(mcp))} }
+	mu    sync.Mutex
+	calls []time.Time // when they came
+}
 
-func mcp(w http.ResponseWriter, r *http.Request) {
+func serveTools() *toolServer {
+	t := &toolServer{}
+	t.Server = httptest.NewServer(t)
+	return t
+}
+
+// calledAt are the times at which calls came.
+func (t *toolServer) calledAt() []time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls
+}
+
+func (t *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -42,6 +60,9 @@ func mcp(w http.ResponseWriter, r *http.Request) {
 	case "tools/list":
 		result = `{"tools":[{"name":"give","description":"Gives text.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}}},"annotations":{"readOnlyHint":true}}]}`
 	case "tools/call":
+		t.mu.Lock()
+		t.calls = append(t.calls, time.Now())
+		t.mu.Unlock()
 		result = fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, prose(q.Params.Arguments.Bytes))
 	}
 	w.Header().Set("Content-Type", "application/json")
