@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -21,8 +20,16 @@ func Decode(line []byte) (Event, error) {
 
 // DecodeInPlace is Decode for a line that nobody changes afterwards: the event's
 // data is a part of it.
-func DecodeInPlace(line []byte) (Event, error) {
-	e, ok := parseLine(line)
+func DecodeInPlace(line []byte) (Event, error) { return new(Decoder).Decode(line) }
+
+// A Decoder reads lines that follow each other, as DecodeInPlace does: strings
+// that one event has in common with the one before it are kept once for both.
+// The zero value works.
+type Decoder struct{ last Event }
+
+// Decode reads the next line.
+func (d *Decoder) Decode(line []byte) (Event, error) {
+	e, ok := d.parseLine(line)
 	var err error
 	if !ok {
 		e, err = parseJSON(line)
@@ -33,6 +40,8 @@ func DecodeInPlace(line []byte) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("decode event: %w", err)
 	}
+	d.last = e
+	d.last.Data = nil // a part of the line
 	return e, nil
 }
 
@@ -46,73 +55,88 @@ func parseJSON(line []byte) (e Event, err error) {
 // ten times as fast as encoding/json, since each process that looks at a session
 // decodes each of its events. What is written otherwise is not ok, and left to
 // encoding/json.
-func parseLine(line []byte) (Event, bool) {
+func (d *Decoder) parseLine(line []byte) (Event, bool) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	at := bytes.Index(line, []byte(`,"data":`)) // no plain string holds a quote
 	if at < 0 || line[len(line)-1] != '}' {
 		return Event{}, false
 	}
 	e := Event{V: Version, Data: line[at+len(`,"data":`) : len(line)-1]}
-	ok := parseEnvelope(string(line[:at]), &e) && len(e.Data) > 0 && e.Data[0] == '{' && valid(e.Data)
+	ok := parseEnvelope(line[:at], &e, &d.last) && len(e.Data) > 0 && e.Data[0] == '{' && valid(e.Data)
 	if !ok {
 		return Event{}, false
 	}
 	return e, true
 }
 
-// parseEnvelope reads what comes before data; the strings share s.
-func parseEnvelope(s string, e *Event) bool {
-	m := members{s, true}
+// parseEnvelope reads what comes before data; strings that are those of last are
+// taken from there.
+func parseEnvelope(line []byte, e, last *Event) bool {
+	m := members{line, true}
 	m.expect(`{"v":1,"seq":`)
 	e.Seq = m.seq()
-	e.ID = m.text(`,"id":"`)
-	e.Type = Type(m.text(`,"type":"`))
+	e.ID = m.text(`,"id":"`, "")
+	e.Type = Type(m.text(`,"type":"`, string(last.Type)))
 	e.Time = m.time(`,"time":"`)
-	e.SessionID = m.text(`,"session_id":"`)
-	e.RunID = m.optional(`,"run_id":"`)
-	e.TraceID = m.optional(`,"trace_id":"`)
-	e.CommandID = m.optional(`,"command_id":"`)
-	e.Agent = m.optional(`,"agent":"`)
+	e.SessionID = m.text(`,"session_id":"`, last.SessionID)
+	e.RunID = m.optional(`,"run_id":"`, last.RunID)
+	e.TraceID = m.optional(`,"trace_id":"`, last.TraceID)
+	e.CommandID = m.optional(`,"command_id":"`, last.CommandID)
+	e.Agent = m.optional(`,"agent":"`, last.Agent)
 	e.Internal = m.cut(`,"internal":true`)
-	return m.ok && m.rest == ""
+	return m.ok && len(m.rest) == 0
 }
 
 // members are the members of an envelope that are not read yet; ok as long as
 // they are where they belong.
 type members struct {
-	rest string
+	rest []byte
 	ok   bool
 }
 
+func (m *members) begins(prefix string) bool {
+	return len(m.rest) >= len(prefix) && string(m.rest[:len(prefix)]) == prefix
+}
+
 func (m *members) cut(prefix string) (found bool) {
-	m.rest, found = strings.CutPrefix(m.rest, prefix)
+	if found = m.begins(prefix); found {
+		m.rest = m.rest[len(prefix):]
+	}
 	return found
 }
 
 func (m *members) expect(prefix string) { m.ok = m.cut(prefix) && m.ok }
 
-// text reads a plain string: ASCII without escapes.
-func (m *members) text(prefix string) string {
+// text reads a plain string: ASCII without escapes. It is like, if it is the same.
+func (m *members) text(prefix, like string) string {
+	b := m.plain(prefix)
+	if string(b) == like {
+		return like
+	}
+	return string(b)
+}
+
+func (m *members) plain(prefix string) []byte {
 	m.expect(prefix)
 	for i := 0; i < len(m.rest) && m.ok; i++ {
 		switch c := m.rest[i]; {
 		case c == '"':
-			s := m.rest[:i]
+			b := m.rest[:i]
 			m.rest = m.rest[i+1:]
-			return s
+			return b
 		case c < ' ' || c > '~' || c == '\\':
 			m.ok = false
 		}
 	}
 	m.ok = false
-	return ""
+	return nil
 }
 
-func (m *members) optional(prefix string) string {
-	if !strings.HasPrefix(m.rest, prefix) {
+func (m *members) optional(prefix, like string) string {
+	if !m.begins(prefix) {
 		return ""
 	}
-	return m.text(prefix)
+	return m.text(prefix, like)
 }
 
 // seq reads a number that has no more than 18 digits.
@@ -132,7 +156,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // time reads the one form in which the log writes times.
 func (m *members) time(prefix string) Time {
-	s := m.text(prefix)
+	s := m.plain(prefix)
 	const form = "0000-00-00T00:00:00.000000Z"
 	if len(s) != len(form) {
 		m.ok = false

@@ -22,7 +22,7 @@ func TestLinesOfALogAreParsedFast(t *testing.T) {
 		lines = append(lines, strings.Replace(plainLine, gone, "", 1))
 	}
 	for _, line := range append(lines, plainLine, plainLine+"\n") {
-		if _, ok := parseLine([]byte(line)); !ok {
+		if _, ok := new(Decoder).parseLine([]byte(line)); !ok {
 			t.Errorf("not parsed: %s", line)
 		}
 		checkDecode(t, []byte(line))
@@ -69,6 +69,20 @@ func checkDecode(t *testing.T, line []byte) {
 	}
 	if err == nil && !reflect.DeepEqual(got, want) {
 		t.Fatalf("%q is\n%+v, encoding/json says\n%+v", line, got, want)
+	}
+}
+
+// Whatever came before a line, it means the same.
+func TestLinesMeanTheSameOneAfterAnother(t *testing.T) {
+	var d Decoder
+	lines := append(strange(), plainLine)
+	for i := range 5000 {
+		line := []byte(lines[(i*i+i/7)%len(lines)])
+		got, err := d.Decode(line)
+		want, wantErr := Decode(line)
+		if (err == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q is\n%+v %v, alone\n%+v %v", line, got, err, want, wantErr)
+		}
 	}
 }
 
@@ -120,8 +134,9 @@ func BenchmarkDecode(b *testing.B) {
 	line := []byte(plainLine)
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
+	var d Decoder
 	for b.Loop() {
-		if _, err := DecodeInPlace(line); err != nil {
+		if _, err := d.Decode(line); err != nil {
 			b.Fatal(err)
 		}
 	}
