@@ -11,8 +11,9 @@ import (
 // An entry is one event, shared by all viewers of its topic. It does not change.
 type entry struct {
 	event.Event
-	line   []byte // as stored, without line end
-	hidden bool   // cannot be read by this version: nobody sees it
+	line    []byte // as stored, without line end
+	hidden  bool   // cannot be read by this version: nobody sees it
+	private bool   // read for one viewer: what is encoded is not kept
 
 	wires atomic.Pointer[wire] // one for each view that was asked for so far
 }
@@ -64,10 +65,7 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	}
 	messages := make([][]byte, len(list))
 	for i, m := range list {
-		at := Position{e.Seq - 1, i + 1}
-		if i == len(list)-1 {
-			at = Position{Seq: e.Seq}
-		}
+		at := subPosition(e.Seq, i, len(list))
 		size := len(m.Event) + len(m.Data) + 64
 		messages[i] = v.transport.Append(make([]byte, 0, size), at.String(), m)
 	}
@@ -75,23 +73,30 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 }
 
 // cost is about what an entry keeps in memory, encoded for one view: its line
-// twice, and itself with its ids and the headers that came with the line.
-func (e *entry) cost() int { return 2*len(e.line) + 900 }
+// twice, and itself with what tells it from the event before it.
+func (e *entry) cost() int { return 2*len(e.line) + 500 }
 
 // entries reads a frame. An event that this version cannot read is kept as a
 // hidden one, so that the numbers go on.
-func entries(f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
-	list := make([]*entry, 0, f.Last-f.First+1)
-	seq := f.First
+func entries(d *event.Decoder, f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
+	if f.Last == 0 {
+		return nil
+	}
+	n := int(f.Last-f.First) + 1
+	list, all := make([]*entry, 0, n), make([]entry, n)
 	for line := range f.Lines() {
-		e, err := event.DecodeInPlace(line)
-		if err != nil || e.Seq != seq {
-			onBad(seq, err)
-			list = append(list, &entry{Event: event.Event{Seq: seq}, hidden: true})
-		} else {
-			list = append(list, &entry{Event: e, line: line})
+		if len(list) == n {
+			break
 		}
-		seq++
+		seq, e := f.First+event.Seq(len(list)), &all[len(list)]
+		decoded, err := d.Decode(line)
+		if err != nil || decoded.Seq != seq {
+			onBad(seq, err)
+			e.Seq, e.hidden = seq, true
+		} else {
+			e.Event, e.line = decoded, line
+		}
+		list = append(list, e)
 	}
 	return list
 }

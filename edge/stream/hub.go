@@ -24,8 +24,8 @@ import (
 
 // Options of a Hub; the zero value works.
 type Options struct {
-	RingBytes    int           // about what a topic keeps in memory, default 1 MiB
-	RingEvents   int           // events a topic keeps, default 4096
+	RingBytes    int           // about what a topic keeps in memory, default 16 MiB
+	RingEvents   int           // events a topic keeps, default 16384
 	RingTotal    int           // about what all topics keep together, default 64 MiB
 	Linger       time.Duration // how long a topic without viewers stays, default 10 s
 	PageBytes    int           // what a viewer reads from the log at once, default 256 KiB
@@ -49,8 +49,8 @@ type Observer struct {
 }
 
 func (o *Options) setDefaults() {
-	o.RingBytes = orDefault(o.RingBytes, 1<<20)
-	o.RingEvents = orDefault(o.RingEvents, 4096)
+	o.RingBytes = orDefault(o.RingBytes, 16<<20)
+	o.RingEvents = orDefault(o.RingEvents, 16384)
 	o.RingTotal = orDefault(o.RingTotal, 64<<20)
 	o.Linger = orDefault(o.Linger, 10*time.Second)
 	o.PageBytes = orDefault(o.PageBytes, 256<<10)
@@ -81,6 +81,8 @@ type Hub struct {
 	rings budget
 	told  queue // rows of parked viewers that have something to do
 	lot   lot
+	// prefetches bounds how many are read before they are needed.
+	prefetches chan struct{}
 
 	mu     sync.Mutex
 	topics map[eventlog.Key]*topic
@@ -90,6 +92,7 @@ type Hub struct {
 func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
 	h := &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
+	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.rings.init(opts.RingTotal)
 	h.told.init()
 	h.lot.parked = map[uint64]*Parked{}

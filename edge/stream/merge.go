@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -30,23 +31,80 @@ var Catchups = []Catchup{Events, Merged, ToSnapshot}
 
 func (c Catchup) merges() bool { return c == Merged || c == ToSnapshot }
 
-// growths are the types of delta with what closes them.
-var growths = map[event.Type]event.Type{
-	event.TextDelta:      event.MessageCompleted,
-	event.ReasoningDelta: event.ReasoningCompleted,
-	event.ToolArgsDelta:  event.ToolArgs,
+// A growth is a type of delta: the member that names what it adds to, and the type
+// that closes that.
+type growth struct {
+	name   string
+	closer event.Type
 }
 
-// A delta is what is added to a message, a reasoning or a call.
-type delta struct {
+var growths = map[event.Type]growth{
+	event.TextDelta:      {"message_id", event.MessageCompleted},
+	event.ReasoningDelta: {"reasoning_id", event.ReasoningCompleted},
+	event.ToolArgsDelta:  {"call_id", event.ToolArgs},
+}
+
+// A delta is what is added to a message, a reasoning or a call. The text is a JSON
+// string without its quotes: those of several deltas make one by standing side by
+// side.
+type delta struct{ of, text []byte }
+
+// deltaOf reads an event that adds to something.
+func deltaOf(e *entry) (d delta, ok bool) {
+	g, ok := growths[e.Type]
+	if !ok {
+		return d, false
+	}
+	if d, ok = plainDelta(e.Data, g.name); ok {
+		return d, true
+	}
+	var data struct {
+		ids
+		Delta string `json:"delta"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return d, false
+	}
+	text := event.Encode(data.Delta)
+	return delta{[]byte(data.id()), text[1 : len(text)-1]}, true
+}
+
+// ids are the members that name what grows: each type has but one.
+type ids struct {
 	MessageID   string `json:"message_id"`
 	ReasoningID string `json:"reasoning_id"`
 	CallID      string `json:"call_id"`
-	Delta       string `json:"delta"`
 }
 
-// of is the id of what grows: each type has but one.
-func (d delta) of() string { return d.MessageID + d.ReasoningID + d.CallID }
+func (i ids) id() string { return i.MessageID + i.ReasoningID + i.CallID }
+
+// plainDelta reads data, which is valid JSON, as workers write it. What has pieces of
+// letters is left to encoding/json: side by side they could be one that neither
+// delta has.
+func plainDelta(data []byte, name string) (d delta, ok bool) {
+	rest, _ := bytes.CutPrefix(data, []byte(`{"`))
+	if rest, ok = bytes.CutPrefix(rest, []byte(name)); !ok || !utf8.Valid(data) {
+		return d, false
+	}
+	if rest, ok = bytes.CutPrefix(rest, []byte(`":"`)); !ok {
+		return d, false
+	}
+	d.of, rest, ok = bytes.Cut(rest, []byte(`","delta":"`))
+	if !ok || bytes.ContainsAny(d.of, `"\\`) {
+		return d, false
+	}
+	d.text, ok = bytes.CutSuffix(rest, []byte(`"}`))
+	for i := 0; i < len(d.text) && ok; i++ {
+		switch d.text[i] {
+		case '"':
+			ok = false
+		case '\\':
+			i++
+			ok = i < len(d.text) && !(d.text[i] == 'u' && i+1 < len(d.text) && d.text[i+1]|0x20 == 'd')
+		}
+	}
+	return d, ok
+}
 
 // A pending is adjacent deltas that are not sent yet.
 type pending struct {
@@ -58,8 +116,8 @@ type pending struct {
 }
 
 func (p *pending) takes(e *entry, d delta, limit int) bool {
-	return e.Type == p.last.Type && d.of() == p.of && e.RunID == p.last.RunID && e.Internal == p.last.Internal &&
-		e.Agent == p.last.Agent && len(p.text)+len(d.Delta) <= limit
+	return e.Type == p.last.Type && string(d.of) == p.of && e.RunID == p.last.RunID && e.Internal == p.last.Internal &&
+		e.Agent == p.last.Agent && len(p.text)+len(d.text) <= limit
 }
 
 // gather keeps a delta back, to be sent with those that follow it: then it is
@@ -69,10 +127,10 @@ func (v *Viewer) gather(ctx context.Context, out *output, e *entry) (taken bool,
 	if v.at.Sub > 0 || e.hidden || v.encoder != nil {
 		return false, e, nil
 	}
-	d, grows := growth(e)
+	d, grows := deltaOf(e)
 	if p := v.pending; p != nil {
 		if grows && p.takes(e, d, v.hub.opts.PageBytes) {
-			p.last, p.text, v.hidden = e.Event, append(p.text, d.Delta...), 0
+			p.last, p.text, v.hidden = e.Event, append(p.text, d.text...), 0
 			return true, e, nil
 		}
 		messages, err := v.wire(ctx, e)
@@ -91,16 +149,9 @@ func (v *Viewer) gather(ctx context.Context, out *output, e *entry) (taken bool,
 		return false, e, nil
 	}
 	c, ok := v.view.dialect.(dialect.Closing)
-	v.pending = &pending{first: e, last: e.Event, of: d.of(), text: []byte(d.Delta), whole: ok && c.ClosersSayAll()}
+	v.pending = &pending{first: e, last: e.Event, of: string(d.of), text: bytes.Clone(d.text), whole: ok && c.ClosersSayAll()}
 	v.hidden = 0
 	return true, e, nil
-}
-
-func growth(e *entry) (d delta, ok bool) {
-	if growths[e.Type] == "" || json.Unmarshal(e.Data, &d) != nil {
-		return d, false
-	}
-	return d, true
 }
 
 // single: the event is one message of the view, so that a cut cannot come inside.
@@ -130,25 +181,21 @@ func (p *pending) entry() *entry {
 		return p.first
 	}
 	e := p.last
-	switch text := string(p.text); e.Type {
-	case event.TextDelta:
-		e.Data = event.Encode(event.TextDeltaData{MessageID: p.of, Delta: text})
-	case event.ReasoningDelta:
-		e.Data = event.Encode(event.ReasoningDeltaData{ReasoningID: p.of, Delta: text})
-	default:
-		e.Data = event.Encode(event.ToolArgsDeltaData{CallID: p.of, Delta: text})
-	}
+	data := append([]byte(`{"`), growths[e.Type].name...)
+	data = append(append(data, `":`...), event.Encode(p.of)...)
+	data = append(append(data, `,"delta":"`...), p.text...)
+	e.Data = append(data, `"}`...)
 	return &entry{Event: e, line: firstSeq(e, nil, p.first.Seq)}
 }
 
 // closedBy returns e with the first seq of the deltas if it closes what they are
 // of and its readers see all of it, else nil.
 func (p *pending) closedBy(e *entry, v view) *entry {
-	if !p.whole || e.Type != growths[p.last.Type] || e.RunID != p.last.RunID || e.Internal != p.last.Internal {
+	if !p.whole || e.Type != growths[p.last.Type].closer || e.RunID != p.last.RunID || e.Internal != p.last.Internal {
 		return nil
 	}
-	var d delta
-	if json.Unmarshal(e.Data, &d) != nil || d.of() != p.of {
+	var of ids
+	if json.Unmarshal(e.Data, &of) != nil || of.id() != p.of {
 		return nil
 	}
 	closer := &entry{Event: e.Event, line: firstSeq(e.Event, e.line, p.first.Seq)}

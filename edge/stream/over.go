@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
@@ -74,7 +75,7 @@ func (v *Viewer) lastFrame(ctx context.Context, head eventlog.Head) (open, known
 	if err != nil || len(frames) == 0 {
 		return true, false, err
 	}
-	list := entries(frames[0], v.topic.unreadable)
+	list := entries(new(event.Decoder), frames[0], v.topic.unreadable)
 	for i := len(list) - 1; i >= 0; i-- {
 		if e := list[i]; e.RunID == v.req.RunID {
 			return !e.Type.Terminal(), true, nil

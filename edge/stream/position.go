@@ -51,7 +51,18 @@ func badCursor(s string) error {
 }
 
 // String is what ParsePosition reads.
-func (p Position) String() string { return string(p.append(nil)) }
+func (p Position) String() string {
+	var b [32]byte
+	return string(p.append(b[:0]))
+}
+
+// subPosition is behind the i-th of the n wire messages of an event.
+func subPosition(seq event.Seq, i, n int) Position {
+	if i == n-1 {
+		return Position{Seq: seq}
+	}
+	return Position{seq - 1, i + 1}
+}
 
 func (p Position) append(b []byte) []byte {
 	if p.Sub == 0 {

@@ -49,6 +49,9 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 			return nil
 		}
 	}
+	if mine && out != nil && v.passesOn(e) {
+		return v.passOn(out, e)
+	}
 	var messages [][]byte
 	if mine && out != nil {
 		var err error
@@ -87,8 +90,39 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 	return messages
 }
 
+// passesOn: the event is only this viewer's, and nothing but itself is needed to
+// encode it.
+func (v *Viewer) passesOn(e *entry) bool {
+	if !e.private || e.hidden || v.at.Sub > 0 || v.encoder != nil {
+		return false
+	}
+	d, ok := v.view.dialect.(dialect.Folding)
+	return !ok || !d.Folds(e.Event)
+}
+
+// passOn encodes an event where it leaves, so that its bytes are not kept.
+func (v *Viewer) passOn(out *output, e *entry) error {
+	v.at = Position{Seq: e.Seq}
+	v.note(e)
+	list := v.view.dialect.Event(e.Event, e.line, v.view.audience)
+	if len(list) == 0 {
+		return v.hide(out)
+	}
+	size := 0
+	for i, m := range list {
+		b := out.buffer()
+		n := len(b)
+		b = v.view.transport.Append(b, subPosition(e.Seq, i, len(list)).String(), m)
+		size += len(b) - n
+		if err := out.put(b); err != nil {
+			return err
+		}
+	}
+	v.sent(out, e, size)
+	return nil
+}
+
 func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
-	v.hidden, v.newest = 0, e.Time.Time
 	size := 0
 	for _, m := range messages {
 		if err := out.add(m); err != nil {
@@ -96,6 +130,13 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 		}
 		size += len(m)
 	}
+	v.sent(out, e, size)
+	return nil
+}
+
+// sent notes that an event has left in so many bytes.
+func (v *Viewer) sent(out *output, e *entry, size int) {
+	v.hidden, v.newest = 0, e.Time.Time
 	if !v.caught {
 		v.events++
 		v.bytes += size
@@ -105,7 +146,6 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 	if v.req.Seen != nil && !v.req.Seen(e.Event) {
 		v.req.Seen = nil
 	}
-	return nil
 }
 
 // note follows the viewer's run.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -45,14 +46,14 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 // weigh is about what events come to in a merged replay.
 func weigh(list []*entry) int {
 	n := 0
-	of := ""
+	var of []byte
 	for _, e := range list {
-		d, ok := growth(e)
-		if ok && of == d.of() {
-			n += len(d.Delta)
+		d, ok := deltaOf(e)
+		if ok && bytes.Equal(of, d.of) {
+			n += len(d.text)
 			continue
 		}
-		of = d.of()
+		of = d.of
 		n += len(e.line)
 	}
 	return n

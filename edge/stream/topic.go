@@ -38,6 +38,8 @@ type topic struct {
 
 	fold lateFold
 
+	decoder event.Decoder // of the watch, whose calls do not overlap
+
 	checkedAt time.Time // when the head was last compared with the leader's
 }
 
@@ -63,12 +65,12 @@ func (t *topic) begin(last eventlog.Frame) {
 	t.base = t.before.Seq
 	t.head.Seq = t.base
 	t.mu.Unlock()
-	t.add(last, entries(last, t.unreadable))
+	t.add(last, entries(&t.decoder, last, t.unreadable))
 }
 
 // Frame adds what was appended.
 func (t *topic) Frame(f eventlog.Frame) {
-	t.add(f, entries(f, t.unreadable))
+	t.add(f, entries(&t.decoder, f, t.unreadable))
 	t.hub.keepWithin()
 }
 

@@ -64,8 +64,9 @@ type Viewer struct {
 	until  event.Seq     // with NoFollow: end here
 	first  *event.Session
 	ahead  []*entry // read while preparing, to be shown first
-	over   bool     // the run has ended before what is shown
-	hidden int      // events passed since the client's cursor moved
+	next   *nextPage
+	over   bool // the run has ended before what is shown
+	hidden int  // events passed since the client's cursor moved
 
 	replaying bool // what is shown was missed and may be merged
 	pending   *pending
@@ -104,6 +105,7 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 // Close leaves the session; a viewer that was parked does so at its end.
 func (v *Viewer) Close() {
 	if !v.parked {
+		v.next.drop()
 		v.hub.leave(v.topic)
 	}
 }
@@ -254,6 +256,9 @@ func (v *Viewer) step(ctx context.Context, out *output, ring []*entry, tick *tim
 		return over, v.finish(out)
 	}
 	o := v.topic.look(v.at.Seq, ring)
+	if !o.behind { // the ring has what was read ahead
+		v.next = v.next.drop()
+	}
 	if len(o.entries) > 0 {
 		how, err := v.present(ctx, out, o.entries, tick)
 		clear(o.entries) // a silent viewer keeps nothing
@@ -321,44 +326,6 @@ func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, t
 		return over, err
 	}
 	return v.present(ctx, out, list, tick)
-}
-
-// readPage reads what follows the viewer's position from the log.
-func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
-	if list := v.ahead; len(list) > 0 && list[0].Seq == v.at.Seq+1 {
-		v.ahead = nil
-		return list, nil
-	}
-	v.hub.queue.Add(1)
-	defer v.hub.queue.Add(-1)
-	select {
-	case v.hub.pages <- struct{}{}:
-		defer func() { <-v.hub.pages }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	from := v.page
-	if from.Seq != v.at.Seq {
-		from = eventlog.Head{Seq: v.at.Seq}
-	}
-	frames, err := v.hub.log.Page(ctx, v.req.Key, from, head, v.hub.opts.PageBytes)
-	if err != nil {
-		return nil, err
-	}
-	var list []*entry
-	size := 0
-	for _, f := range frames {
-		list = append(list, entries(f, v.topic.unreadable)...)
-		size += len(f.Data)
-		v.page = f.End()
-	}
-	for len(list) > 0 && list[0].Seq <= v.at.Seq {
-		list = list[1:]
-	}
-	if fn := v.hub.opts.Observe.Paged; fn != nil {
-		fn(len(list), size)
-	}
-	return list, nil
 }
 
 // reset gives a client whose position is no longer kept the fold to start from.

@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"context"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A page is some of what follows a position, as the log has it.
+type page struct {
+	list []*entry
+	end  eventlog.Head // of the last frame
+	err  error
+}
+
+// readPage reads what follows the viewer's position, through head at most, from
+// the log. While it is shown the page after it is read.
+func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
+	if list := v.ahead; len(list) > 0 && list[0].Seq == v.at.Seq+1 {
+		v.ahead = nil
+		return list, nil
+	}
+	p, ok := v.takeNext()
+	if !ok {
+		p = v.readNow(ctx, head)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	v.page = p.end
+	for len(p.list) > 0 && p.list[0].Seq <= v.at.Seq {
+		p.list = p.list[1:]
+	}
+	if fn := v.hub.opts.Observe.Paged; fn != nil {
+		size := 0
+		for _, e := range p.list {
+			size += len(e.line) + 1
+		}
+		fn(len(p.list), size)
+	}
+	if p.end.Seq < head.Seq {
+		v.next = v.hub.prefetch(ctx, v.topic, p.end, head)
+	}
+	return p.list, nil
+}
+
+func (v *Viewer) readNow(ctx context.Context, head eventlog.Head) page {
+	v.hub.queue.Add(1)
+	defer v.hub.queue.Add(-1)
+	select {
+	case v.hub.pages <- struct{}{}:
+		defer func() { <-v.hub.pages }()
+	case <-ctx.Done():
+		return page{err: context.Cause(ctx)}
+	}
+	from := v.page
+	if from.Seq != v.at.Seq {
+		from = eventlog.Head{Seq: v.at.Seq}
+	}
+	return v.hub.read(ctx, v.topic, from, head)
+}
+
+func (h *Hub) read(ctx context.Context, t *topic, from, head eventlog.Head) (p page) {
+	frames, err := h.log.Page(ctx, t.key, from, head, h.opts.PageBytes)
+	if err != nil {
+		return page{err: err}
+	}
+	var d event.Decoder
+	for _, f := range frames {
+		list := entries(&d, f, t.unreadable)
+		for _, e := range list {
+			e.private = true
+		}
+		p.list, p.end = append(p.list, list...), f.End()
+	}
+	return p
+}
+
+// A nextPage is on its way from the log while the one before it is shown.
+type nextPage struct {
+	after event.Seq
+	got   chan page
+	gone  <-chan struct{} // closed when it will not come any more
+	stop  context.CancelFunc
+}
+
+// prefetch reads a page, if not too many others are read or lie about unread:
+// then nil, and it is read when it is needed.
+func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) *nextPage {
+	select {
+	case h.prefetches <- struct{}{}:
+	default:
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	n := &nextPage{after: from.Seq, got: make(chan page), gone: ctx.Done(), stop: stop}
+	go func() {
+		select {
+		case n.got <- h.read(ctx, t, from, head): // and who takes it gives back the place
+		case <-ctx.Done():
+			<-h.prefetches
+		}
+	}()
+	return n
+}
+
+// drop gives up what nobody will take; nil is in its place.
+func (n *nextPage) drop() *nextPage {
+	if n != nil {
+		n.stop()
+	}
+	return nil
+}
+
+// takeNext returns the page that was read ahead, if it is the one that follows and
+// could be read.
+func (v *Viewer) takeNext() (p page, ok bool) {
+	n := v.next
+	v.next = nil
+	if n == nil {
+		return p, false
+	}
+	defer n.drop()
+	if n.after != v.at.Seq {
+		return p, false
+	}
+	select {
+	case p = <-n.got:
+		<-v.hub.prefetches
+		return p, p.err == nil
+	case <-n.gone: // with the context of whoever asked for it
+		return p, false
+	}
+}
