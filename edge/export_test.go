@@ -54,3 +54,9 @@ func DialectNames() (names []string) {
 	}
 	return names
 }
+
+// ReadMCPKey reads an event's id: the id of its call, as JSON, and the position.
+func ReadMCPKey(id string) (call, at string, err error) {
+	k, p, err := readMCPKey(id)
+	return string(k.ID), p.String(), err
+}

@@ -51,6 +51,10 @@ type rpcData struct {
 	Retryable    bool       `json:"retryable,omitempty"`
 	Attach       *rpcAttach `json:"attach,omitempty"` // the run to attach to
 	Run          *runState  `json:"run,omitempty"`    // the one that failed
+
+	// Of MCP: the protocol versions.
+	Supported []string `json:"supported,omitempty"`
+	Requested string   `json:"requested,omitempty"`
 }
 
 // An rpcAttach names a run for agent.attach.

@@ -13,5 +13,6 @@ func (s *Server) faces() []route {
 		s.aisdkRoutes(),
 		s.openaiRoutes(),
 		s.langgraphRoutes(),
+		s.mcpRoutes(),
 	)
 }

@@ -1,7 +1,9 @@
 package dialect
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
@@ -29,6 +31,24 @@ func Untold(why string, told ...event.Type) map[event.Type]string {
 		delete(lost, t)
 	}
 	return lost
+}
+
+// PublicData is an event's data without the parts of a message that clients do not
+// see; nil if it cannot be read.
+func PublicData(e event.Event) json.RawMessage {
+	if e.Type != event.MessageCompleted || !bytes.Contains(e.Data, []byte(`"internal":true`)) {
+		return e.Data
+	}
+	var d event.MessageCompletedData
+	if e.Into(&d) != nil {
+		return nil
+	}
+	shown := slices.DeleteFunc(d.Parts, func(p event.Part) bool { return p.Internal })
+	if len(shown) == 0 {
+		shown = []event.Part{}
+	}
+	d.Parts, d.SHA256 = shown, event.TextHash(shown)
+	return event.Encode(d)
 }
 
 // Arguments are the model's as they stand, or a string if they are no JSON object

@@ -119,7 +119,7 @@ export class Proxy {
     const id = /^id: ?(.*)$/m.exec(block)
     if (id) this.#ids.push(id[1])
     // What depends on time is no message of the run.
-    const passing = /^event: (heartbeat|position)$/m.test(block) || /^\{("jsonrpc":"2.0","method":"agent.event","params":\{)?"type":"(ping|heartbeat|position)"/.test(block)
+    const passing = /^event: (heartbeat|position)$/m.test(block) || /"dev\.runlog\/type":"heartbeat"/.test(block) || /^\{("jsonrpc":"2.0","method":"agent.event","params":\{)?"type":"(ping|heartbeat|position)"/.test(block)
     if (passing || (ends === '\n\n' && !/^data:/m.test(block))) return false
     this.messages++
     return true

@@ -117,6 +117,6 @@ func subagent(e event.Event) []dialect.Message {
 		Agent string          `json:"agent"`
 		Type  event.Type      `json:"type"`
 		Data  json.RawMessage `json:"data"`
-	}{e.RunID, e.Agent, e.Type, e.Data})
+	}{e.RunID, e.Agent, e.Type, dialect.PublicData(e)})
 	return dataChunk("data-subagent", len(value)).Raw("data", value).Value("transient", true).One("")
 }

@@ -173,7 +173,7 @@ func (d Dialect) generic(e event.Event) []dialect.Message {
 	if !d.in(Custom) {
 		return nil
 	}
-	return d.tagged(e).Raw("data", e.Data).One("custom")
+	return d.tagged(e).Raw("data", dialect.PublicData(e)).One("custom")
 }
 
 func (d Dialect) custom(e event.Event, c event.CustomData) []dialect.Message {

@@ -3,7 +3,6 @@ package native
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -34,19 +33,14 @@ func (Dialect) ClosersSayAll() bool { return true }
 
 // public leaves internal parts out of a completed message.
 func public(e event.Event, line []byte) []byte {
-	if e.Type != event.MessageCompleted || !bytes.Contains(e.Data, []byte(`"internal":true`)) {
+	data := dialect.PublicData(e)
+	switch {
+	case data == nil:
+		return nil
+	case len(data) == len(e.Data): // as it is
 		return line
 	}
-	var d event.MessageCompletedData
-	if e.Into(&d) != nil {
-		return nil
-	}
-	shown := slices.DeleteFunc(d.Parts, func(p event.Part) bool { return p.Internal })
-	if len(shown) == 0 {
-		shown = []event.Part{}
-	}
-	d.Parts, d.SHA256 = shown, event.TextHash(shown)
-	e.Data = event.Encode(d)
+	e.Data = data
 	return bytes.TrimSuffix(e.AppendLine(nil), []byte("\n"))
 }
 
