@@ -158,6 +158,7 @@ func (s *Server) conclude(w http.ResponseWriter, c *call) {
 		}
 	}
 	if c.parked != nil {
+		c.method, c.path = strings.Clone(c.method), strings.Clone(c.path) // not all of the request's line is kept
 		c.parked.Start(func(written int64, err error) { s.parkedOver(c, written, err) })
 		return
 	}

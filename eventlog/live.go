@@ -220,7 +220,7 @@ func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last
 // is asked for behind the subscription, on the same connection: what was stored
 // before the server knew the one is in the answer to the other.
 func (lv *Live) subscribe(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
-	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wctx, stop := context.WithCancel(context.Background()) // that of ctx would be kept as long as the watch
 	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from, filling: true}
 	subject := lv.log.liveSubject(k)
 	lv.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// An entry is one event, shared by all viewers of its topic. It does not change.
+// An entry is one event. It does not change.
 type entry struct {
 	event.Event
 	line    []byte // as stored, without line end

@@ -113,6 +113,7 @@ func (h *Hub) join(ctx context.Context, k eventlog.Key) (*topic, error) {
 		go h.open(t)
 	}
 	t.viewers++
+	t.alone.Store(t.viewers == 1)
 	if t.idle != nil {
 		t.idle.Stop()
 		t.idle = nil
@@ -156,7 +157,9 @@ var errClosed = errors.New("the edge is stopping")
 func (h *Hub) leave(t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.viewers--; t.viewers > 0 || h.topics[t.key] != t {
+	t.viewers--
+	t.alone.Store(t.viewers == 1)
+	if t.viewers > 0 || h.topics[t.key] != t {
 		return
 	}
 	if t.opened && !t.hasEvents() {

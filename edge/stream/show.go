@@ -90,10 +90,10 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 	return messages
 }
 
-// passesOn: the event is only this viewer's, and nothing but itself is needed to
-// encode it.
+// passesOn: nobody else is there to see the event, and nothing but itself is needed
+// to encode it.
 func (v *Viewer) passesOn(e *entry) bool {
-	if !e.private || e.hidden || v.at.Sub > 0 || v.encoder != nil {
+	if !e.private && (!v.topic.alone.Load() || e.wires.Load() != nil) || e.hidden || v.at.Sub > 0 || v.encoder != nil {
 		return false
 	}
 	d, ok := v.view.dialect.(dialect.Folding)

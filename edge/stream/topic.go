@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -21,6 +22,7 @@ type topic struct {
 
 	opened  bool        // guarded by hub.mu
 	viewers int         // guarded by hub.mu
+	alone   atomic.Bool // there is one viewer
 	idle    *time.Timer // guarded by hub.mu: closes the topic that nobody views
 
 	mu     sync.Mutex
