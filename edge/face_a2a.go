@@ -156,7 +156,7 @@ func (s *Server) a2aFollow(w http.ResponseWriter, r *http.Request, c *call, q *r
 		return err
 	}
 	s.nameRun(w, c, t.place.ref())
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // a2aEvents are server-sent events, each an answer to the one call.
