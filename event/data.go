@@ -39,6 +39,8 @@ type Part struct {
 	Value       json.RawMessage `json:"value,omitempty"`
 	Internal    bool            `json:"internal,omitempty"`
 	Streaming   bool            `json:"streaming,omitempty"` // in a fold: reasoning that has not ended
+
+	growing []byte // in a fold: what Text has gained since settle
 }
 
 // TextPart is the commonest part.

@@ -248,15 +248,15 @@ func (s *Session) message(e Event, id string, role Role) *Message {
 func (s *Session) textDelta(e Event, d TextDeltaData) {
 	m := s.message(e, d.MessageID, RoleAssistant)
 	if last := len(m.Parts) - 1; last < 0 || m.Parts[last].Type != PartText {
-		m.settle()
 		m.Parts = append(m.Parts, &Part{Type: PartText, Internal: e.Internal})
 	}
-	m.growing = append(m.growing, d.Delta...)
+	p := m.Parts[len(m.Parts)-1]
+	p.growing = append(p.growing, d.Delta...)
 }
 
 func (s *Session) messageCompleted(e Event, d MessageCompletedData) {
 	m := s.message(e, d.MessageID, d.Role)
-	m.Status, m.growing = Completed, nil
+	m.Status = Completed
 	if r := s.runs[e.RunID]; r != nil && d.Role == RoleAssistant && r.Book.InStep {
 		r.Book.Answer = d.MessageID
 	}
@@ -295,7 +295,6 @@ func (s *Session) messageDiscarded(e Event, d MessageDiscardedData) {
 func (s *Session) reasoningStarted(e Event, d ReasoningStartedData) {
 	p := &Part{Type: PartReasoning, ReasoningID: d.ReasoningID, Internal: e.Internal, Streaming: true}
 	if m := s.streaming(); m != nil {
-		m.settle()
 		m.Parts = append(m.Parts, p)
 		return
 	}
@@ -313,7 +312,6 @@ func (s *Session) streaming() *Message {
 func (s *Session) reasoningPart(id string) *Part {
 	parts := s.Book.Reasoning
 	if m := s.streaming(); m != nil {
-		m.settle()
 		parts = m.Parts
 	}
 	for _, p := range parts {
@@ -326,13 +324,13 @@ func (s *Session) reasoningPart(id string) *Part {
 
 func (s *Session) reasoningDelta(_ Event, d ReasoningDeltaData) {
 	if p := s.reasoningPart(d.ReasoningID); p != nil {
-		p.Text += d.Delta
+		p.growing = append(p.growing, d.Delta...)
 	}
 }
 
 func (s *Session) reasoningCompleted(_ Event, d ReasoningCompletedData) {
 	if p := s.reasoningPart(d.ReasoningID); p != nil {
-		p.Text, p.Signature, p.Streaming = d.Text, d.Signature, false
+		p.Text, p.Signature, p.Streaming, p.growing = d.Text, d.Signature, false, nil
 	}
 }
 
@@ -345,7 +343,6 @@ func (s *Session) toolStarted(e Event, d ToolStartedData) {
 	s.ToolCalls = append(s.ToolCalls, c)
 	s.calls[d.CallID] = c
 	if m := s.messages[d.MessageID]; m != nil && m.Status == Streaming {
-		m.settle()
 		m.Parts = append(m.Parts, &Part{Type: PartToolCall, CallID: d.CallID, Internal: e.Internal})
 	}
 }

@@ -289,7 +289,7 @@ func (b *turnBuilder) appendCall(blocks []block, c *ToolCall, m *Message) []bloc
 }
 
 func (b *turnBuilder) wire(c *ToolCall) *wireCall {
-	w := &wireCall{id: c.CallID, name: c.Name, raw: c.Args + string(c.growing), result: c.result(), failed: c.Status != Completed}
+	w := &wireCall{id: c.CallID, name: c.Name, raw: c.ArgsSoFar(), result: c.result(), failed: c.Status != Completed}
 	if b.short[c.MessageID] {
 		w.result = c.shortened(w.result)
 	}
@@ -306,8 +306,8 @@ func (b *turnBuilder) wire(c *ToolCall) *wireCall {
 
 // textOf returns a part as text, with what it is still gaining.
 func (m *Message) textOf(i int) string {
-	if i == len(m.Parts)-1 && len(m.growing) > 0 {
-		return m.Parts[i].Text + string(m.growing)
+	if p := m.Parts[i]; len(p.growing) > 0 {
+		return p.Text + string(p.growing)
 	}
 	return m.Parts[i].asText()
 }

@@ -76,8 +76,6 @@ type Message struct {
 	Role      Role    `json:"role"`
 	Status    Status  `json:"status"` // streaming | completed
 	Parts     []*Part `json:"parts"`
-
-	growing []byte // what the last part has gained since settle
 }
 
 // A ToolCall with its state. Args is the model's raw text.
@@ -352,6 +350,7 @@ func (s *Session) View() *Session {
 	}
 	book := *s.Book
 	book.Commands, book.Queue = slices.Clone(book.Commands), slices.Clone(book.Queue)
+	book.Reasoning = copies(book.Reasoning)
 	if book.Claim != nil {
 		claim := *book.Claim
 		book.Claim = &claim
@@ -487,29 +486,5 @@ func (s *Session) index() {
 	}
 	for _, r := range s.Runs {
 		s.runs[r.RunID] = r
-	}
-}
-
-// settle moves what streaming texts have gained into their strings.
-func (s *Session) settle() {
-	for i := len(s.Messages) - 1; i >= 0; i-- {
-		s.Messages[i].settle()
-	}
-	for _, c := range s.ToolCalls {
-		c.settle()
-	}
-}
-
-func (m *Message) settle() {
-	if len(m.growing) > 0 {
-		m.Parts[len(m.Parts)-1].Text += string(m.growing)
-		m.growing = nil
-	}
-}
-
-func (c *ToolCall) settle() {
-	if len(c.growing) > 0 {
-		c.Args += string(c.growing)
-		c.growing = nil
 	}
 }

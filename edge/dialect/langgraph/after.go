@@ -78,14 +78,7 @@ func whole(name string, m message) dialect.Message {
 // textDelta tells the message as far as it is written to who wants whole ones.
 func (a after) textDelta(d event.TextDeltaData) []dialect.Message {
 	list := a.Dialect.textDelta(a.e)
-	text := d.Delta
-	if m := a.before.View().MessageByID(d.MessageID); m != nil {
-		for _, p := range slices.Backward(m.Parts) {
-			if p.Type == event.PartText {
-				text = p.Text + text
-			}
-		}
-	}
+	text := a.before.TextSoFar(d.MessageID) + d.Delta
 	return append(list, whole("messages/partial", message{Type: "ai", ID: d.MessageID, Content: text}))
 }
 
@@ -100,8 +93,8 @@ func (a after) argsDelta(d event.ToolArgsDeltaData) []dialect.Message {
 
 // args tells arguments that came in no pieces.
 func (a after) args(d event.ToolArgsData) []dialect.Message {
-	c := a.before.View().Call(d.CallID)
-	if c == nil || c.Args != "" || d.Args == "" {
+	c := a.before.Call(d.CallID)
+	if c == nil || c.ArgsSoFar() != "" || d.Args == "" {
 		return nil
 	}
 	return []dialect.Message{callChunk(a.e, c.MessageID, d.Index, "", "", d.Args)}

@@ -33,7 +33,7 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		if e.Into(&delta) != nil {
 			return nil
 		}
-		had := said(before, delta.MessageID)
+		had := before.TextSoFar(delta.MessageID)
 		return sentences(e, delta.MessageID, had, had+delta.Delta, 1)
 	}
 	list := encoders[e.Type](e)
@@ -41,7 +41,7 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 	if e.Into(&m) != nil || m.Role != event.RoleAssistant {
 		return list
 	}
-	text := said(before, m.MessageID)
+	text := before.TextSoFar(m.MessageID)
 	if left := text[ended(text):]; left != "" {
 		return append([]dialect.Message{sentence(e, m.MessageID, left, EventID(e, 0, 2))}, list...)
 	}
@@ -59,21 +59,6 @@ func sentences(e event.Event, id, had, has string, of int) []dialect.Message {
 
 func sentence(e event.Event, messageID, text, id string) dialect.Message {
 	return beginAs("message_before", e, id).Text("message_id", messageID).Text("delta", text).Close().Message("")
-}
-
-// said is the text of a message as far as it is written.
-func said(s *event.Session, messageID string) string {
-	m := s.View().MessageByID(messageID)
-	if m == nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, p := range m.Parts {
-		if p.Type == event.PartText {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
 }
 
 // ended is the length of the whole sentences that a text begins with: through
