@@ -16,6 +16,7 @@ type Definition struct {
 	Description string
 	Kind        Kind
 	Exec        *ExecConfig // of Kind Exec
+	AGUI        *AGUIConfig // of Kind AGUI
 	// OnCrash says what becomes of an agent that lives elsewhere when the worker
 	// dies that asked it, or when its answer breaks off: it is asked anew (Retry,
 	// the default), or the run fails.
@@ -35,6 +36,7 @@ type Kind string
 const (
 	LLM  Kind = "llm"
 	Exec Kind = "exec" // a program
+	AGUI Kind = "agui" // a server that speaks AG-UI
 )
 
 // An ExecConfig names the program that is an agent. Values of Env may hold
@@ -46,6 +48,18 @@ type ExecConfig struct {
 	Config  json.RawMessage
 	Idle    time.Duration // between two lines; 0: no limit but the run's
 	Grace   time.Duration // from SIGTERM to SIGKILL; 0: 5 s
+}
+
+// An AGUIConfig names the server that has an agent. Values of Headers may hold
+// ${secret:NAME}.
+type AGUIConfig struct {
+	URL       string
+	Headers   map[string]string
+	Protocol  string            // protocolVersion; empty: the newest known, none: not named
+	Forwarded json.RawMessage   // forwardedProps
+	Context   map[string]string // by description
+	Start     time.Duration     // to the beginning of an answer; 0: 5 min
+	Idle      time.Duration     // between two reads; 0: 2 min
 }
 
 // A ModelConfig names a model and where it is. Its strings may hold

@@ -41,7 +41,7 @@ func (l *leg) say(ctx context.Context, s remote.Saying) error {
 	l.spoke = true
 	switch s := s.(type) {
 	case remote.Text:
-		if s.Delta == "" && (l.answer == nil || s.MessageID == l.id) {
+		if s.Delta == "" && s.MessageID == "" {
 			return nil
 		}
 		return l.write(s.MessageID, model.Chunk{Kind: model.Text, Text: s.Delta})

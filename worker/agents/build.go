@@ -27,7 +27,7 @@ type Options struct {
 // Build puts an agent together. Tool servers are started when they are needed.
 func Build(d agent.Definition, o Options) (*agent.Agent, error) {
 	b := builder{o}
-	if d.Kind == agent.Exec {
+	if elsewhere(d.Kind) {
 		return b.elsewhere(d)
 	}
 	m, err := b.model(d.Model)

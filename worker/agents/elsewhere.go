@@ -2,6 +2,7 @@ package agents
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/remote"
+	"github.com/runlog-dev/runlog/worker/remote/agui"
 	"github.com/runlog-dev/runlog/worker/remote/exec"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
@@ -24,6 +26,19 @@ type execSection struct {
 	Idle    duration          `yaml:"idle_timeout"`
 	Grace   duration          `yaml:"grace"`
 }
+
+// aguiSection is a server that has an agent.
+type aguiSection struct {
+	URL       string            `yaml:"url"`
+	Headers   map[string]string `yaml:"headers"`
+	Protocol  string            `yaml:"protocol_version"`
+	Forwarded map[string]any    `yaml:"forwarded_props"`
+	Context   map[string]string `yaml:"context"`
+	Start     duration          `yaml:"start_timeout"`
+	Idle      duration          `yaml:"idle_timeout"`
+}
+
+func elsewhere(k agent.Kind) bool { return k == agent.Exec || k == agent.AGUI }
 
 // elsewhere reads an agent that lives elsewhere. Whatever is for a model has no
 // effect on it and is refused.
@@ -44,18 +59,45 @@ func (c *checker) elsewhere(d *agent.Definition, f file) {
 		c.wrong("$.on_crash", "%q is none of retry, fail", f.OnCrash)
 	}
 	d.OnCrash = tool.OnCrash(f.OnCrash)
-	d.Exec = c.exec(f.Exec)
+	switch {
+	case d.Kind == agent.Exec:
+		d.Exec = c.exec(f.Exec)
+	default:
+		d.AGUI = c.agui(f.AGUI)
+	}
+	c.wrongKind(d.Kind, f)
 	d.Tools, d.Emit, d.Limits = c.tools(f.Tools), c.emit(f.Emit), c.limits(f.Limits)
 }
 
 // onlyElsewhere refuses on an agent with a model what would have no effect.
 func (c *checker) onlyElsewhere(f file) {
-	if f.Exec != nil {
+	c.wrongKind(agent.LLM, f)
+	if f.OnCrash != "" {
+		c.wrong("$.on_crash", "is for kind: exec and agui, or stands in an entry of tools")
+	}
+}
+
+func (c *checker) wrongKind(k agent.Kind, f file) {
+	if f.Exec != nil && k != agent.Exec {
 		c.wrong("$.exec", "is for kind: exec")
 	}
-	if f.OnCrash != "" {
-		c.wrong("$.on_crash", "is for kind: exec, or stands in an entry of tools")
+	if f.AGUI != nil && k != agent.AGUI {
+		c.wrong("$.agui", "is for kind: agui")
 	}
+}
+
+func (c *checker) agui(s *aguiSection) *agent.AGUIConfig {
+	if s == nil {
+		s = &aguiSection{}
+	}
+	if err := (agui.Options{URL: s.URL}).Check(); err != nil {
+		c.wrong("$.agui", "%v", err)
+	}
+	out := &agent.AGUIConfig{URL: s.URL, Headers: s.Headers, Protocol: s.Protocol, Context: s.Context, Start: time.Duration(s.Start), Idle: time.Duration(s.Idle)}
+	if s.Forwarded != nil {
+		out.Forwarded = event.Encode(s.Forwarded)
+	}
+	return out
 }
 
 func (c *checker) exec(s *execSection) *agent.ExecConfig {
@@ -98,6 +140,25 @@ func (b builder) elsewhere(d agent.Definition) (*agent.Agent, error) {
 }
 
 func (b builder) remote(d agent.Definition) (remote.Agent, error) {
+	if d.Kind == agent.AGUI {
+		return b.agui(d.AGUI)
+	}
+	return b.exec(d)
+}
+
+func (b builder) agui(c *agent.AGUIConfig) (remote.Agent, error) {
+	headers, err := b.resolved(c.Headers)
+	if err != nil {
+		return nil, fmt.Errorf("agui: %w", err)
+	}
+	o := agui.Options{URL: c.URL, Headers: headers, Protocol: c.Protocol, Forwarded: c.Forwarded, Start: c.Start, Idle: c.Idle}
+	for _, description := range slices.Sorted(maps.Keys(c.Context)) {
+		o.Context = append(o.Context, agui.Context{Description: description, Value: c.Context[description]})
+	}
+	return agui.New(o), o.Check()
+}
+
+func (b builder) exec(d agent.Definition) (remote.Agent, error) {
 	c := d.Exec
 	env, err := b.resolved(c.Env)
 	if err != nil {

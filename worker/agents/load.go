@@ -29,6 +29,7 @@ type file struct {
 	Description string                  `yaml:"description"`
 	Kind        string                  `yaml:"kind"`
 	Exec        *execSection            `yaml:"exec"`
+	AGUI        *aguiSection            `yaml:"agui"`
 	OnCrash     string                  `yaml:"on_crash"`
 	Model       modelSection            `yaml:"model"`
 	Fallback    []modelSection          `yaml:"fallback"`
@@ -235,12 +236,12 @@ func (c *checker) definition(f file) agent.Definition {
 		c.wrong("$.name", "%v", err)
 	}
 	d := agent.Definition{Name: f.Name, Description: f.Description, Kind: agent.Kind(f.Kind), System: f.System}
-	if d.Kind == agent.Exec {
+	if elsewhere(d.Kind) {
 		c.elsewhere(&d, f)
 		return d
 	}
 	if d.Kind != "" && d.Kind != agent.LLM {
-		c.wrong("$.kind", "%q is none of llm, exec", f.Kind)
+		c.wrong("$.kind", "%q is none of llm, exec, agui", f.Kind)
 	}
 	c.onlyElsewhere(f)
 	d.Model = c.model("$.model", f.Model)
