@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
 // limit bounds one folder's tests; node's own limit for one file is shorter.
@@ -50,6 +52,9 @@ func run(t *testing.T, dir, stage string, argv []string) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "RUNLOG_STAGE="+stage, "NO_COLOR=1", "NODE_OPTIONS=")
+	if filepath.Clean(dir) == "remote" { // runlog is the client there
+		cmd.Env = append(cmd.Env, "RUNLOG_BINARY="+testservers.RunlogBinary(t))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -3,10 +3,13 @@ package systemtest
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
 // counted is what the example counter says when it is asked for n numbers.
@@ -52,6 +55,35 @@ func TestAProgramOutlivesItsWorker(t *testing.T) {
 			args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // a zombie has none
 			return !strings.Contains(string(args), "counter.py")
 		})
+	}
+	p.command("fsck")
+}
+
+// The same for an agent that a server has. The socket of the dead worker is closed by the kernel; the server is asked
+// anew, for the same run.
+func TestAnAgentOfAServerOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal("python3 is not installed: the example agents need it")
+	}
+	_, port, _ := strings.Cut(greeterAddr(t), ":")
+	testservers.StartProcess(t, python, []string{filepath.Join(testservers.Root(t), "examples/elsewhere/greeter.py"), port}, nil).WaitLog("greeter on")
+	p := startSmall(t)
+	e := p.at[0]
+	both := p.alone(t)
+	words := strings.TrimSpace(strings.Repeat("word ", 60))
+	v := p.watch(t, e.submit(t, request{Agent: "greeter", Input: words}), 1)
+	v.sees(t, event.TextDelta, 3)
+	both()
+	p.worker[0].Kill()
+	log, s := v.completed(t, e)
+	if got, want := said(s, v.run.RunID), "Hello! You said: "+words+" That makes 60 words."; got != want {
+		t.Errorf("the answer is %q", got)
+	}
+	// The message that spoke, and the one with the call.
+	if count(log, event.MessageDiscarded) != 2 || len(s.ToolCalls) != 1 || s.ToolCalls[0].Executor != event.ByRemote || s.ToolCalls[0].Status != event.Completed {
+		t.Errorf("the fold is %s", s.Encode())
 	}
 	p.command("fsck")
 }

@@ -5,10 +5,12 @@ package systemtest
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +65,17 @@ func runlog(t testing.TB, env []string, args ...string) (stdout, stderr string, 
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
+var (
+	greeterPort     int
+	takeGreeterPort sync.Once
+)
+
+// greeterAddr is where the example greeter serves, if a test starts it.
+func greeterAddr(t testing.TB) string {
+	takeGreeterPort.Do(func() { greeterPort = testservers.FreePort(t) })
+	return fmt.Sprintf("127.0.0.1:%d", greeterPort)
+}
+
 // agentFiles copies the tests' agents, and the demo, into a directory, with what they leave open filled in.
 func agentFiles(t testing.TB, fill ...string) string {
 	t.Helper()
@@ -76,13 +89,13 @@ func agentFiles(t testing.TB, fill ...string) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml"} {
+	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml", "greeter.yaml"} {
 		path := filepath.Join(dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		filled := strings.NewReplacer(fill...).Replace(string(text))
+		filled := strings.NewReplacer(append(fill, "127.0.0.1:8901", greeterAddr(t))...).Replace(string(text))
 		if err := os.WriteFile(path, []byte(filled), 0o644); err != nil {
 			t.Fatal(err)
 		}

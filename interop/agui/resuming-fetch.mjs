@@ -2,8 +2,9 @@
  * A fetch for HttpAgent's option of that name. If the request or its stream breaks
  * off it asks again, with the id of the last message that it has handed on: the same
  * run goes on where it was, on whatever edge answers. HttpAgent sees one stream.
+ * wait is the pause after a request that failed, in ms.
  */
-export const resumingFetch = (tries = 5) => async (url, init) => {
+export const resumingFetch = (tries = 5, wait = 0) => async (url, init) => {
   let last = ''
   let left = tries
 
@@ -15,6 +16,7 @@ export const resumingFetch = (tries = 5) => async (url, init) => {
         return await fetch(url, { ...init, headers })
       } catch (e) {
         if (init.signal?.aborted || !left--) throw e
+        await new Promise((ok) => setTimeout(ok, wait))
       }
     }
   }

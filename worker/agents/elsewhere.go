@@ -59,11 +59,10 @@ func (c *checker) elsewhere(d *agent.Definition, f file) {
 		c.wrong("$.on_crash", "%q is none of retry, fail", f.OnCrash)
 	}
 	d.OnCrash = tool.OnCrash(f.OnCrash)
-	switch {
-	case d.Kind == agent.Exec:
-		d.Exec = c.exec(f.Exec)
-	default:
+	if d.Kind == agent.AGUI {
 		d.AGUI = c.agui(f.AGUI)
+	} else {
+		d.Exec = c.exec(f.Exec)
 	}
 	c.wrongKind(d.Kind, f)
 	d.Tools, d.Emit, d.Limits = c.tools(f.Tools), c.emit(f.Emit), c.limits(f.Limits)
