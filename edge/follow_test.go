@@ -321,6 +321,18 @@ func heap() uint64 {
 }
 
 // A draining edge aborts its streams: no client may take that for the end.
+// A stream does not say Connection: close. Where it does, fetch of Node.js takes a
+// connection that breaks, by a drain or a crash, for the end of the answer.
+func TestStreamsDoNotAnnounceTheEndOfTheConnection(t *testing.T) {
+	s := newSite(t)
+	s.scribe("default", "s").write(started("r"))
+	e := s.edge(edge.Options{})
+	l := e.listen("/v1/sessions/s/events")
+	if l.must(); l.resp.Close || l.resp.Header.Get("Connection") != "" {
+		t.Errorf("headers: %v", l.resp.Header)
+	}
+}
+
 func TestDrainAbortsStreamsAndFinishesTheRest(t *testing.T) {
 	s := newSite(t)
 	s.scribe("default", "s").write(started("r"))

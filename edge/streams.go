@@ -247,7 +247,10 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	if !c.parks || req.NoFollow || !s.hub.Parks() {
 		return s.serve(ctx, w, c, v, req)
 	}
-	w.Header().Set("Connection", "close") // its HTTP server does not get it back
+	// Its HTTP server does not get it back, so clients must not use it again. They
+	// are not told so by Connection: close, after which fetch of Node.js takes
+	// whatever has come when the connection breaks for the whole answer.
+	w.Header().Set("Keep-Alive", "timeout=0")
 	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
 		return err
 	}
@@ -273,7 +276,7 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	c.note("after", req.After.String())
 	h := w.Header()
 	if over, err = v.Prepare(ctx); over || err != nil {
-		h.Del("Connection")
+		h.Del("Keep-Alive")
 	}
 	if err != nil {
 		return over, err
