@@ -19,6 +19,8 @@ func (s *Server) openaiRoutes() []route {
 		{"POST /v1/responses", vendorErrors(s.createResponse), false},
 		{"GET /v1/responses/{response}", vendorErrors(s.getResponse), false},
 		{"POST /v1/responses/{response}/cancel", vendorErrors(s.cancelResponse), false},
+		{"GET /v1/responses/{response}/input_items", vendorErrors(s.inputItems), false},
+		{"DELETE /v1/responses/{response}", vendorErrors(s.deleteResponse), false},
 		{"POST /v1/chat/completions", vendorErrors(s.createCompletion), false},
 	}
 }

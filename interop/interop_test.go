@@ -39,7 +39,11 @@ func TestClients(t *testing.T) {
 	for _, dir := range dirs {
 		t.Run(filepath.Clean(dir), func(t *testing.T) {
 			install(t, dir)
-			run(t, dir, newStage(t), append([]string{node, "--test", "--test-reporter=spec", "--test-timeout=400000"}, byDir[dir]...))
+			argv := []string{node, "--test", "--test-reporter=spec", "--test-timeout=400000"}
+			if only := os.Getenv("INTEROP_ONLY"); only != "" {
+				argv = append(argv, "--test-name-pattern="+only)
+			}
+			run(t, dir, newStage(t), append(argv, byDir[dir]...))
 		})
 	}
 }

@@ -52,6 +52,33 @@ for (const [major, OpenAI] of Object.entries(majors)) {
     assert(wrong >= messages - 5, `${wrong} of ${messages}`)
   })
 
+  at('what a response was asked is listed, in pages; nothing is deleted, and it says so', async () => {
+    const input = [{ role: 'user', content: 'one' }, { role: 'user', content: [{ type: 'input_text', text: 'two' }, { type: 'input_image', image_url: 'https://example.com/cat.png', detail: 'auto' }] }, { role: 'user', content: 'three' }]
+    const made = await client.responses.create({ model: 'text', input })
+    const texts = []
+    for await (const item of newClient(OpenAI, B).responses.inputItems.list(made.id, { limit: 2, order: 'asc' })) texts.push(item.content.map((p) => p.text ?? p.image_url))
+    assert.deepEqual(texts, [['one'], ['two', 'https://example.com/cat.png'], ['three']])
+    const last = await client.responses.inputItems.list(made.id, { limit: 1 })
+    assert.equal(last.data[0].content[0].text, 'three')
+    assert.equal(last.has_more, true)
+
+    const asked = await client.responses.create({ model: 'client-tool', input: 'go' })
+    const call = asked.output.find((i) => i.type === 'function_call')
+    const done = await client.responses.create({ model: 'client-tool', previous_response_id: asked.id, input: [{ type: 'function_call_output', call_id: call.call_id, output: '2026-05-01' }] })
+    const items = async (id) => (await client.responses.inputItems.list(id, { order: 'asc' })).data.map((i) => i.content?.[0].text ?? `${i.call_id} ${i.output}`)
+    assert.deepEqual(await items(asked.id), ['go'])
+    assert.deepEqual(await items(done.id), [`${call.call_id} 2026-05-01`])
+    await assert.rejects(client.responses.inputItems.list('resp_none'), OpenAI.NotFoundError)
+    await assert.rejects(client.responses.inputItems.list(done.id, { after: 'nothing' }), OpenAI.BadRequestError)
+
+    let requests = 0
+    const counting = newClient(OpenAI, A, { maxRetries: 2, fetch: (...a) => (requests++, fetch(...a)) })
+    await assert.rejects(counting.responses.delete(made.id), (e) => e instanceof OpenAI.BadRequestError && e.code === 'unsupported' && /kept as a whole/.test(e.message))
+    assert.equal(requests, 1, 'the SDK does not ask again')
+    await assert.rejects(client.responses.delete('resp_none'), OpenAI.NotFoundError)
+    assert.equal((await client.responses.retrieve(made.id)).output_text ?? 'Hello, world.', 'Hello, world.')
+  })
+
   at('what was taken back is in no final text', async () => {
     for (const [name, text] of [['takeover', 'One. Two.'], ['discarded', 'Here it is.'], ['failure', '']]) {
       const whole = await client.responses.create({ model: name, input: 'go' })

@@ -1,0 +1,113 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
+
+// An InputItem is something that a response was asked.
+type InputItem struct {
+	ID   string
+	JSON json.RawMessage
+}
+
+// Inputs gathers what a response was asked: it takes the events of its run, and
+// says nothing. It is an Encoder.
+type Inputs struct {
+	d       Responses
+	clients map[string]bool // calls that the client runs
+	Items   []InputItem     // in the order in which they came
+}
+
+// NewInputs returns one for a response.
+func NewInputs(d Responses) *Inputs { return &Inputs{d: d, clients: map[string]bool{}} }
+
+// Next takes an event.
+func (n *Inputs) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {
+	if gather := gatherers[e.Type]; gather != nil && !e.Internal && e.Agent == "" {
+		gather(n, e)
+	}
+	return nil
+}
+
+// Snapshot takes what a fold still has of it: the messages.
+func (n *Inputs) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
+	n.Items = nil
+	for _, m := range s.View().Messages {
+		if m.RunID == n.d.Run && m.Role != event.RoleAssistant && n.d.From == 0 {
+			parts := make([]event.Part, len(m.Parts))
+			for i, p := range m.Parts {
+				parts[i] = *p
+			}
+			n.message(m.MessageID, m.Role, parts)
+		}
+	}
+	return nil
+}
+
+var gatherers = map[event.Type]func(*Inputs, event.Event){
+	event.ToolStarted: gathered(func(n *Inputs, _ event.Event, d event.ToolStartedData) {
+		n.clients[d.CallID] = d.Executor == event.ByClient
+	}),
+	event.MessageCompleted: gathered(func(n *Inputs, e event.Event, d event.MessageCompletedData) {
+		if d.Role != event.RoleAssistant && e.Seq > n.d.From {
+			n.message(d.MessageID, d.Role, d.Parts)
+		}
+	}),
+	event.ToolCompleted: gathered(func(n *Inputs, e event.Event, d event.ToolCompletedData) {
+		n.output(e, d.CallID, dialect.ResultText(d.Content, d.Structured, ""))
+	}),
+	event.ToolFailed: gathered(func(n *Inputs, e event.Event, d event.ToolFailedData) {
+		n.output(e, d.CallID, dialect.ResultText(d.Content, nil, d.Message))
+	}),
+	event.ApprovalResolved: gathered(func(n *Inputs, e event.Event, d event.ApprovalResolvedData) {
+		if e.Seq > n.d.From {
+			n.add(d.CallID+".approval", dialect.NewObject(128).Text("type", "mcp_approval_response").
+				Text("approval_request_id", ApprovalPrefix+d.CallID).Value("approve", d.Decision == event.Approved).Some("reason", d.Reason))
+		}
+	}),
+}
+
+func gathered[D any](gather func(*Inputs, event.Event, D)) func(*Inputs, event.Event) {
+	return func(n *Inputs, e event.Event) {
+		var d D
+		if e.Into(&d) == nil {
+			gather(n, e, d)
+		}
+	}
+}
+
+// output is the client's, if the response goes on with it.
+func (n *Inputs) output(e event.Event, id, text string) {
+	if n.clients[id] && e.Seq > n.d.From && n.d.From > 0 {
+		n.add(id+".output", dialect.NewObject(128).Text("type", "function_call_output").Text("call_id", id).Text("output", text).Text("status", "completed"))
+	}
+}
+
+func (n *Inputs) message(id string, role event.Role, parts []event.Part) {
+	content := []json.RawMessage{}
+	for _, p := range parts {
+		if !p.Internal {
+			content = append(content, json.RawMessage(inputPart(p).Close()))
+		}
+	}
+	n.add(id, dialect.NewObject(256).Text("type", "message").Text("role", string(role)).Text("status", "completed").Value("content", content))
+}
+
+func inputPart(p event.Part) dialect.Object {
+	o := dialect.NewObject(len(p.Text))
+	switch p.Type {
+	case event.PartText:
+		return o.Text("type", "input_text").Text("text", p.Text)
+	case event.PartImage:
+		return o.Text("type", "input_image").Text("detail", "auto").Text("image_url", p.URL)
+	}
+	return o.Text("type", "input_file").Some("filename", p.Name).Text("file_url", p.URL+strings.TrimPrefix(p.URI, p.URL))
+}
+
+func (n *Inputs) add(id string, o dialect.Object) {
+	n.Items = append(n.Items, InputItem{id, json.RawMessage(o.Text("id", id).Close())})
+}
