@@ -49,13 +49,17 @@ down:
 # dependencies reaches go.mod.
 tools: servers bin/golangci-lint
 
-servers: bin/nats-server bin/versitygw
+servers: bin/nats-server bin/versitygw bin/caddy
 
 bin/nats-server: tools/go.mod tools/go.sum
 	cd tools && go build -trimpath -o ../$@ github.com/nats-io/nats-server/v2
 
 bin/versitygw: tools/go.mod tools/go.sum
 	cd tools && go build -trimpath -o ../$@ github.com/versity/versitygw/cmd/versitygw
+
+# The distribution's may be older than 2.8, before which it ends politely what broke off.
+bin/caddy: tools/caddy/go.mod tools/caddy/go.sum
+	cd tools/caddy && go build -trimpath -o ../../$@ github.com/caddyserver/caddy/v2/cmd/caddy
 
 bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && go build -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -17,7 +17,7 @@ import (
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
-var serverLine = regexp.MustCompile(`(?m)^\s+server (\S+:\d+);`)
+var serverLine = regexp.MustCompile(`(?m)^\s+server (\S+:\d+)[ ;]`)
 
 // upstreams returns the edges that deploy/nginx/runlog.conf knows.
 func upstreams(t *testing.T) []string {

@@ -1,7 +1,6 @@
 package testservers
 
 import (
-	"errors"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -45,13 +44,4 @@ func nginxFiles(t testing.TB, conf string) (bin, path, dir string) {
 		t.Fatal(err)
 	}
 	return bin, path, dir
-}
-
-func findNginx() (string, error) {
-	for _, name := range []string{"nginx", "/usr/sbin/nginx"} { // often not in a user's PATH
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("nginx is not installed: run make test, or apt-get install nginx")
 }

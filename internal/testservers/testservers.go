@@ -1,5 +1,5 @@
-// Package testservers starts the real servers that tests talk to: Postgres, an S3 server, NATS, nginx, fault
-// proxies and runlog's own binary.
+// Package testservers starts the real servers that tests talk to: Postgres, an S3 server, NATS, nginx, HAProxy,
+// Caddy, fault proxies and runlog's own binary.
 //
 // Every server listens on a port of 127.0.0.1, keeps its data in a temporary directory, and ends with the test that
 // asked for it, or with the test process if several tests share it, also when that process is killed. A server that
@@ -10,6 +10,7 @@ package testservers
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 	}
 })
 
-// Tool returns the path of a server's program: postgres and initdb of the newest installation, nginx, or one that
+// Tool returns the path of a server's program: postgres and initdb of the newest installation, nginx, haproxy, or one that
 // `make tools` builds into <root>/bin. If it is not there, the test is skipped, or fails in CI.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
@@ -56,8 +57,8 @@ func findTool(name string) (string, error) {
 	case "postgres", "initdb":
 		dir, err := postgresDir()
 		return filepath.Join(dir, name), err
-	case "nginx":
-		return findNginx()
+	case "nginx", "haproxy":
+		return findInstalled(name)
 	}
 	root, err := moduleRoot()
 	if err != nil {
@@ -68,6 +69,16 @@ func findTool(name string) (string, error) {
 		return "", fmt.Errorf("bin/%s is not there: run make tools", name)
 	}
 	return path, nil
+}
+
+// findInstalled finds a program of the distribution's, which often is not in a user's PATH.
+func findInstalled(name string) (string, error) {
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("%[1]s is not installed: run make test, or apt-get install %[1]s", name)
 }
 
 // missing skips the test, or fails it in CI, where everything has to be there.
