@@ -22,6 +22,7 @@ type call struct {
 	held                   bool // the present owner runs it
 	asked                  bool // an approval is awaited
 	wasAsked               bool
+	doubt                  bool // it was broken off, and somebody was asked about it
 	decision               event.Decision
 	done, discarded        bool
 }
@@ -145,6 +146,7 @@ func (c *Checker) callRunning(e event.Event, call *call) {
 	if call.asked || call.decision == denied {
 		c.wrong(CallApproval, "call %s runs without approval", call.id)
 	}
+	call.doubt = false
 	if d.Attempt != call.attempts+1 {
 		c.wrong(CallAttempt, "attempt %d of call %s, after attempt %d", d.Attempt, call.id, call.attempts)
 	}
@@ -175,10 +177,10 @@ func (c *Checker) callCompleted(e event.Event, call *call) {
 	if !ok {
 		return
 	}
-	if !call.held && !call.elsewhere() {
+	if !call.held && !call.elsewhere() && !call.doubt {
 		c.wrong(CallRunning, "call %s does not run under the session's owner", call.id)
 	}
-	if call.asked || call.decision == denied {
+	if call.asked && !call.doubt || call.decision == denied {
 		c.wrong(CallApproval, "call %s has a result without approval", call.id)
 	}
 	c.closed(call, d.Name, d.Index, d.Args)
@@ -204,7 +206,9 @@ func (c *Checker) callFailed(e event.Event, call *call) {
 		c.wrong(CallOutcome, "call %s was denied after it ran", call.id)
 	case d.Outcome == event.OutcomeDenied && call.asked:
 		c.wrong(CallApproval, "call %s was denied by nobody", call.id)
-	case call.decision == denied && d.Outcome != event.OutcomeDenied:
+	case call.decision == denied && call.doubt && d.Outcome != event.OutcomeUnknown:
+		c.wrong(CallOutcome, "call %s was broken off, is not to run again, and ends as %s", call.id, d.Outcome)
+	case call.decision == denied && !call.doubt && d.Outcome != event.OutcomeDenied:
 		c.wrong(CallApproval, "call %s was denied and ends as %s", call.id, d.Outcome)
 	case d.Outcome != event.OutcomeUnknown && d.Outcome != event.OutcomeFailed && d.Outcome != event.OutcomeDenied && d.Outcome != event.OutcomeCancelled:
 		c.wrong(CallOutcome, "call %s has the outcome %q", call.id, d.Outcome)
@@ -240,15 +244,18 @@ func (c *Checker) approvalRequested(e event.Event, call *call) {
 		return
 	}
 	sum := sha256.Sum256([]byte(call.args))
+	again := call.attempts > 0 && !call.held && !call.asked // its worker was lost
 	switch {
-	case call.wasAsked || call.attempts > 0 || !c.answered(call):
-		c.wrong(CallApproval, "of call %s was asked for before, or it has run, or its answer is not complete", call.id)
+	case (call.wasAsked || call.attempts > 0) && !again || !c.answered(call):
+		c.wrong(CallApproval, "of call %s was asked for before, or it runs, or its answer is not complete", call.id)
+	case again != (d.Reason == event.CodeInterrupted):
+		c.wrong(CallApproval, "of call %s is asked for %q after %d attempts", call.id, d.Reason, call.attempts)
 	case d.ArgsSHA256 != hex.EncodeToString(sum[:]):
 		c.wrong(CallApproval, "of call %s is about other arguments: sha256 %s", call.id, d.ArgsSHA256)
 	case d.ExpiresAt.IsZero():
 		c.wrong(RunExpiry, "the approval of call %s is awaited without an end", call.id)
 	}
-	call.asked, call.wasAsked = true, true
+	call.asked, call.wasAsked, call.doubt, call.decision = true, true, again, ""
 }
 
 func (c *Checker) approvalResolved(e event.Event, call *call) {

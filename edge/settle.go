@@ -57,7 +57,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	if want := event.ArgsHash(tool.Args); body.ArgsSHA256 != "" && body.ArgsSHA256 != want {
 		return problem(http.StatusConflict, event.CodeConflict, "the decision is about other arguments: those of the call have the SHA-256 %s", want)
 	}
-	cmd := event.Command{CommandID: p.runID + "." + tool.CallID + "." + string(kind), Kind: kind, CallID: tool.CallID,
+	cmd := event.Command{CommandID: p.runID + "." + question(tool) + "." + string(kind), Kind: kind, CallID: tool.CallID,
 		ArgsSHA256: event.ArgsHash(tool.Args), Reason: body.Reason}
 	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
 }
@@ -68,7 +68,8 @@ type resultRequest struct {
 	Failed     bool            `json:"failed"`
 }
 
-// toolResult takes the result of a tool that the client ran. The first result
+// toolResult takes the result of a tool that the client ran, or what somebody has
+// found out about a call that was broken off. The first result
 // wins: the same again is 200, another one 409.
 func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) error {
 	var body resultRequest
@@ -86,21 +87,31 @@ func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
+	doubted := tool.InDoubt()
 	settled := func(t *event.ToolCall) (bool, error) {
 		switch {
 		case !t.Done():
 			return false, nil
-		case t.Executor != event.ByClient || (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
+		case t.Executor != event.ByClient && !doubted || (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
 			return true, problem(http.StatusConflict, event.CodeConflict, "the call has another result already")
 		}
 		return true, nil
 	}
-	if !tool.Done() && tool.Executor != event.ByClient {
+	if !tool.Done() && tool.Executor != event.ByClient && !doubted {
 		return problem(http.StatusConflict, event.CodeConflict, "the call is run by the %s, not by the client", tool.Executor)
 	}
-	cmd := event.Command{CommandID: p.runID + "." + tool.CallID + ".result", Kind: event.Result, CallID: tool.CallID,
+	cmd := event.Command{CommandID: p.runID + "." + question(tool) + ".result", Kind: event.Result, CallID: tool.CallID,
 		Content: content.parts, Structured: body.Structured, Failed: body.Failed}
 	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
+}
+
+// question names what is decided about a call. One that was broken off may have
+// been approved before.
+func question(t *event.ToolCall) string {
+	if t.InDoubt() {
+		return fmt.Sprintf("%s.%d", t.CallID, t.Attempt)
+	}
+	return t.CallID
 }
 
 // findCall finds a tool call of a run in the session's fold.

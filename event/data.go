@@ -296,6 +296,7 @@ type (
 		CallID     string `json:"call_id"`
 		ArgsSHA256 string `json:"args_sha256"`
 		ExpiresAt  Time   `json:"expires_at"`
+		Reason     Code   `json:"reason,omitempty"` // CodeInterrupted: a worker was lost while the tool ran, and may it run again?
 	}
 	ApprovalResolvedData struct {
 		CallID   string   `json:"call_id"`

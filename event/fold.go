@@ -394,6 +394,7 @@ func (s *Session) toolCompleted(e Event, d ToolCompletedData) {
 	c := s.toolClosed(e, d.CallID, d.Name, d.Args)
 	c.Status = Completed
 	c.Content, c.Structured, c.Truncated, c.Artifact = d.Content, d.Structured, d.Truncated, d.Artifact
+	s.dropApproval(d.CallID)
 }
 
 func (s *Session) toolFailed(e Event, d ToolFailedData) {
@@ -406,7 +407,7 @@ func (s *Session) toolFailed(e Event, d ToolFailedData) {
 func (s *Session) approvalRequested(e Event, d ApprovalRequestedData) {
 	s.Approvals = append(s.Approvals, &Approval{RunID: e.RunID, ApprovalRequestedData: d})
 	if c := s.calls[d.CallID]; c != nil {
-		c.Status = WaitingApproval
+		c.Status, c.Decision = WaitingApproval, nil // a new question
 	}
 }
 

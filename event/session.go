@@ -117,6 +117,10 @@ func (c *ToolCall) Waits() bool {
 	return !c.Done() && (c.Executor == ByClient || c.Status == WaitingApproval)
 }
 
+// InDoubt reports that a worker was lost while the tool ran, and that somebody was
+// asked what is to become of the call.
+func (c *ToolCall) InDoubt() bool { return c.Status == WaitingApproval && c.Attempt > 0 }
+
 // Done reports whether the call has its result.
 func (c *ToolCall) Done() bool { return c.Status == Completed || c.Status == Failed }
 

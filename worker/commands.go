@@ -203,8 +203,10 @@ func settle(s *event.Session, run *event.Run, call *event.ToolCall, c eventlog.W
 	switch {
 	case (c.Kind == event.Approve || c.Kind == event.Deny) && !gated:
 		return nil, "the call does not wait for an approval"
-	case c.Kind == event.Result && gated:
+	case c.Kind == event.Result && gated && !call.InDoubt():
 		return nil, "the call waits for an approval"
+	case c.Kind == event.Expire && gated && c.Time.Before(expiryOf(s, call)):
+		return nil, "the time of another question is over"
 	case c.ArgsSHA256 != "" && c.ArgsSHA256 != event.ArgsHash(call.Args):
 		return nil, "the decision is about other arguments"
 	}
@@ -225,6 +227,16 @@ func settle(s *event.Session, run *event.Run, call *event.ToolCall, c eventlog.W
 		return agent.Resolved(s, run, call, decided), ""
 	}
 	return nil, fmt.Sprintf("%s is not a command of this version", c.Kind)
+}
+
+// expiryOf is when the approval that a call waits for expires.
+func expiryOf(s *event.Session, call *event.ToolCall) (expires time.Time) {
+	for _, a := range s.Approvals {
+		if a.CallID == call.CallID {
+			expires = a.ExpiresAt.Time
+		}
+	}
+	return expires
 }
 
 // named puts the names of the run, and of the command on the first event.

@@ -322,6 +322,9 @@ func (t *turn) setTimers(ctx context.Context, view *event.Session) error {
 		}
 		for callID, at := range expiries(view, run) {
 			id := run.RunID + "." + callID + ".expire"
+			if c := view.Call(callID); c != nil && c.InDoubt() { // it may have been asked about before it ran
+				id = fmt.Sprintf("%s.%s.%d.expire", run.RunID, callID, c.Attempt)
+			}
 			if callID == "" { // a run may be paused several times
 				id = fmt.Sprintf("%s.%d.expire", run.RunID, at.UnixMicro())
 			}

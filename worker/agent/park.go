@@ -9,18 +9,28 @@ import (
 )
 
 // asks returns approval.requested if the call needs somebody's approval and
-// nobody was asked.
+// nobody was asked, or if it was broken off and its tool wants somebody to be
+// asked then.
 func (t *toolCall) asks() (event.Event, bool) {
 	found := t.run.tools[t.call.Name]
 	args, known := t.arguments()
+	if found != nil && known && t.call.Status == event.Running && found.Spec().OnCrash == tool.Ask {
+		return t.question(found, event.CodeInterrupted), true
+	}
 	if t.call.Status != event.Pending || t.call.Decision != nil || found == nil || !known || !isObject(args) {
 		return event.Event{}, false
 	}
 	if needs := found.Spec().NeedsApproval; needs == nil || !needs(args) {
 		return event.Event{}, false
 	}
-	return t.run.hidden(t.internal, event.ApprovalRequested, event.ApprovalRequestedData{
-		CallID: t.call.CallID, ArgsSHA256: event.ArgsHash(t.call.Args), ExpiresAt: event.At(time.Now().Add(wait(found)))}), true
+	return t.question(found, ""), true
+}
+
+// question asks somebody about the call: for the first time, or because a worker
+// was lost while it ran.
+func (t *toolCall) question(found tool.Tool, reason event.Code) event.Event {
+	return t.run.hidden(t.internal, event.ApprovalRequested, event.ApprovalRequestedData{CallID: t.call.CallID,
+		ArgsSHA256: event.ArgsHash(t.call.Args), ExpiresAt: event.At(time.Now().Add(wait(found))), Reason: reason})
 }
 
 func wait(t tool.Tool) time.Duration {
@@ -94,7 +104,9 @@ func (r *Run) expiry(view *event.Session) time.Time {
 func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.ApprovalResolvedData) []event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 	out := []event.Event{r.hidden(c.Internal, event.ApprovalResolved, d)}
-	if d.Decision == event.Denied {
+	if d.Decision == event.Denied && c.InDoubt() {
+		out = append(out, r.leftUnknown(view, c, d))
+	} else if d.Decision == event.Denied {
 		message, code := "denied by "+d.By, event.CodeForbidden
 		if d.By == ByExpiry {
 			message, code = "nobody approved it in time", event.CodeExpired
@@ -108,10 +120,26 @@ func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.Ap
 	return out
 }
 
+// leftUnknown closes a call that was broken off and is not to run again.
+func (r *Run) leftUnknown(view *event.Session, c *event.ToolCall, d event.ApprovalResolvedData) event.Event {
+	who := d.By + " said not to run it again"
+	if d.By == ByExpiry {
+		who = "nobody said in time what to do"
+	} else if d.Reason != "" {
+		who += ": " + d.Reason
+	}
+	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c), Args: c.Args,
+		Code: event.CodeInterrupted, Outcome: event.OutcomeUnknown, Message: brokenOff + " " + who + "."})
+}
+
+// brokenOff is what the model is told of a call whose worker was lost.
+const brokenOff = "the worker was lost while the tool ran: it may or may not have had its effect."
+
 // ByExpiry is who denies what nobody decided in time.
 const ByExpiry = "expiry"
 
-// ClientResult is the event that closes a call which the client ran.
+// ClientResult is the event that closes a call which the client ran, or of which
+// somebody found out what became of it.
 func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, content []event.Part, structured []byte, failed bool) event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 	if failed {

@@ -189,7 +189,7 @@ func (r *Run) closeCall(view *event.Session, c *event.ToolCall, why string) even
 	switch {
 	case why == "cancelled":
 		d.Outcome, d.Message = event.OutcomeCancelled, "the run was cancelled"
-	case c.Status == event.Running || c.Executor == event.ByRemote:
+	case c.Status == event.Running || c.Attempt > 0 || c.Executor == event.ByRemote:
 		d.Outcome, d.Message = event.OutcomeUnknown, "the run ended ("+why+") before the tool answered: it may have had its effect"
 	default:
 		d.Outcome, d.Message = event.OutcomeFailed, "not run: the run ended ("+why+")"

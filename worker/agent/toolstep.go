@@ -89,7 +89,7 @@ type toolCall struct {
 // begin returns tool.running, or the event that closes a call which cannot run.
 func (t *toolCall) begin() []event.Event {
 	found := t.run.tools[t.call.Name]
-	lost := t.call.Status == event.Running // by a worker that is gone
+	lost := t.call.Status == event.Running // by a worker that is gone; somebody may have said since that it is to run again
 	args, known := t.arguments()
 	known = known || found != nil && found.Spec().Agent != "" && childOf(t.view, t.call, 0) != nil // its log has them
 	switch {
@@ -97,7 +97,7 @@ func (t *toolCall) begin() []event.Event {
 		return t.closed(t.failed(event.CodeToolMissing, event.OutcomeFailed, fmt.Sprintf("there is no tool %q", t.call.Name), nil))
 	case lost && (found.Spec().OnCrash != tool.Retry || !known):
 		return t.closed(t.failed(event.CodeInterrupted, event.OutcomeUnknown,
-			"the worker was lost while the tool ran: it may or may not have had its effect. Find out before you call it again.", nil))
+			brokenOff+" Find out before you call it again.", nil))
 	case !known:
 		return t.closed(t.failed(event.CodeInterrupted, event.OutcomeFailed, "not run: its arguments held a secret that is not in the log. Call it again.", nil))
 	case !isObject(args):

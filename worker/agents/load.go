@@ -344,8 +344,8 @@ func (c *checker) tool(at string, t toolSection) bool {
 	if t.MCP == nil {
 		c.onlyMCP(at, t)
 	}
-	if t.OnCrash != "" && t.OnCrash != "retry" && t.OnCrash != "fail" {
-		c.wrong(at+".on_crash", "%q is none of retry, fail (ask is not built yet)", t.OnCrash)
+	if t.OnCrash != "" && t.OnCrash != "retry" && t.OnCrash != "ask" && t.OnCrash != "fail" {
+		c.wrong(at+".on_crash", "%q is none of retry, ask, fail", t.OnCrash)
 	}
 	return len(c.errs) == before
 }

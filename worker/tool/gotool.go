@@ -10,7 +10,7 @@ import (
 
 // New makes a tool of a Go function. What the function returns as an error is
 // told to the model; so is a Result made by Failed. After a crash the call runs
-// again if spec.OnCrash is Retry, and is closed with outcome unknown otherwise;
+// again if spec.OnCrash is Retry, somebody is asked if it is Ask, and it is closed with outcome unknown otherwise;
 // steps that must not happen twice go through Once.
 func New(spec Spec, call func(context.Context, Call) (Result, error)) Tool {
 	return function{spec, call}

@@ -14,10 +14,12 @@ import (
 // OnCrash says what happens to a call whose worker died before its result.
 type OnCrash string
 
-// Crash policies. Retry runs it again with the same idempotency key; Fail
-// closes it with outcome unknown and tells the model so.
+// Crash policies. Retry runs it again with the same idempotency key; Ask has
+// somebody say whether to do that, or what the result is; Fail closes it with
+// outcome unknown and tells the model so.
 const (
 	Retry OnCrash = "retry"
+	Ask   OnCrash = "ask"
 	Fail  OnCrash = "fail"
 )
 

@@ -61,8 +61,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("mcp server %q: give a command or a url, not both", o.Name)
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return fmt.Errorf("mcp server %q: the first word of its command is empty", o.Name)
-	case o.OnCrash != "" && o.OnCrash != tool.Retry && o.OnCrash != tool.Fail:
-		return fmt.Errorf("mcp server %q: on_crash is %q; give retry or fail", o.Name, o.OnCrash)
+	case o.OnCrash != "" && o.OnCrash != tool.Retry && o.OnCrash != tool.Ask && o.OnCrash != tool.Fail:
+		return fmt.Errorf("mcp server %q: on_crash is %q; give retry, ask or fail", o.Name, o.OnCrash)
 	}
 	return o.checkURL()
 }

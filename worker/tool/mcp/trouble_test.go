@@ -150,7 +150,7 @@ func TestAServerThatCannotStart(t *testing.T) {
 		"neither":           {func(o *mcp.Options) { o.Command = nil }, "give a command to start or a url"},
 		"both":              {func(o *mcp.Options) { o.URL = "http://127.0.0.1:1" }, "not both"},
 		"odd url":           {func(o *mcp.Options) { o.Command, o.URL = nil, "127.0.0.1:80/hidden" }, "not of the form"},
-		"odd policy":        {func(o *mcp.Options) { o.OnCrash = "ask" }, "give retry or fail"},
+		"odd policy":        {func(o *mcp.Options) { o.OnCrash = "hope" }, "give retry, ask or fail"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "demo", c.change)
