@@ -87,17 +87,16 @@ func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	doubted := tool.InDoubt()
 	settled := func(t *event.ToolCall) (bool, error) {
 		switch {
 		case !t.Done():
 			return false, nil
-		case t.Executor != event.ByClient && !doubted || (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
+		case (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
 			return true, problem(http.StatusConflict, event.CodeConflict, "the call has another result already")
 		}
 		return true, nil
 	}
-	if !tool.Done() && tool.Executor != event.ByClient && !doubted {
+	if !tool.Done() && tool.Executor != event.ByClient && !tool.InDoubt() {
 		return problem(http.StatusConflict, event.CodeConflict, "the call is run by the %s, not by the client", tool.Executor)
 	}
 	cmd := event.Command{CommandID: p.runID + "." + question(tool) + ".result", Kind: event.Result, CallID: tool.CallID,

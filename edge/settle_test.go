@@ -73,6 +73,44 @@ func TestSettlingIsDecidedByTheLog(t *testing.T) {
 	}
 }
 
+// TestACallInDoubtTakesAResult: what somebody has found out about a call that was
+// broken off, once. The answer to an approval of before is not taken for one.
+func TestACallInDoubtTakesAResult(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	w := s.scribe("default", "ses_doubt")
+	w.write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}), started("run_d"),
+		of("run_d", event.ToolStarted, event.ToolStartedData{CallID: "x", Name: "t", MessageID: "m", Executor: event.ByWorker}),
+		of("run_d", event.ApprovalRequested, event.ApprovalRequestedData{CallID: "x", ArgsSHA256: event.ArgsHash("")}),
+		of("run_d", event.ApprovalResolved, event.ApprovalResolvedData{CallID: "x", Decision: event.Approved, By: "boss"}),
+		of("run_d", event.ToolRunning, event.ToolRunningData{CallID: "x", Attempt: 1}),
+		of("run_d", event.ApprovalRequested, event.ApprovalRequestedData{CallID: "x", ArgsSHA256: event.ArgsHash(""), Reason: event.CodeInterrupted}),
+		of("run_d", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Previous: event.WaitingTool}))
+	s.project("default", "ses_doubt")
+	answers := make(chan int, 1)
+	go func() {
+		answers <- e.do("POST", "/v1/runs/run_d/tools/x", `{"content":"it did happen"}`).StatusCode
+	}()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		waiting, err := s.log.Inbox(t.Context(), w.k)
+		if len(waiting) == 1 && waiting[0].Kind == event.Result && waiting[0].CommandID == "run_d.x.1.result" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the inbox holds %+v, %v", waiting, err)
+		}
+	}
+	w.write(of("run_d", event.ToolCompleted, event.ToolCompletedData{CallID: "x", Name: "t", Content: []event.Part{event.TextPart("it did happen")}}))
+	if status := <-answers; status != http.StatusOK {
+		t.Errorf("the result is answered with %d", status)
+	}
+	for body, want := range map[string]int{`{"content":"it did happen"}`: http.StatusOK, `{"content":"it did not"}`: http.StatusConflict} {
+		if got := e.do("POST", "/v1/runs/run_d/tools/x", body).StatusCode; got != want {
+			t.Errorf("once more, %s: %d, want %d", body, got, want)
+		}
+	}
+}
+
 // TestResumingTwiceIsOneRun: the second request gets the first one's run.
 func TestResumingTwiceIsOneRun(t *testing.T) {
 	s := newSite(t)

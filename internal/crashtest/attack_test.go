@@ -47,7 +47,7 @@ func (p point) matcher(session string) func(write) bool {
 		frame := strings.HasPrefix(w.subject, "log.") && strings.HasSuffix(w.subject, "."+session)
 		there := frame && (p.kind == "" || w.has(p.kind))
 		if p.on != "" {
-			there = strings.HasPrefix(w.subject, p.on)
+			there = strings.HasPrefix(w.subject, p.on) && !strings.Contains(w.subject, ".alarm-") // those come by the clock
 		}
 		return there && int(n.Add(1)) == p.n
 	}

@@ -69,6 +69,10 @@ func first() []attack {
 	for i, p := range nesting {
 		list = append(list, attack{plot: "nested", harm: killed, at: p, when: []moment{before, stored}[i%2]})
 	}
+	for i, p := range pausing {
+		list = append(list, attack{plot: "poor", harm: killed, at: p, when: []moment{before, stored}[i%2]})
+	}
+	list = append(list, doubts()...)
 	for i, c := range commands() {
 		list = append(list, attack{plot: c.plot, harm: killed, at: c.at, when: []moment{before, stored}[i%2]})
 	}
@@ -108,6 +112,9 @@ func second() []attack {
 	both("expiring", killed, []point{{kind: event.ApprovalRequested, n: 1}, {on: timer, n: 1}, {kind: event.ApprovalResolved, n: 1}})
 	both("nested", killed, nesting)
 	both("nested", paused, nesting)
+	both("poor", killed, pausing)
+	both("poor", paused, pausing[:2])
+	both("doubted", paused, []point{{kind: event.ToolRunning, n: 1}, {kind: event.ToolCompleted, n: 1}})
 	for _, c := range commands() {
 		both(c.plot, killed, []point{c.at})
 		both(c.plot, paused, []point{c.at})
@@ -127,6 +134,28 @@ var waiting = []point{
 var nesting = []point{
 	{kind: event.RunStarted, n: 2}, {kind: event.StepStarted, n: 2}, {kind: event.ToolRunning, n: 2}, {kind: event.ToolCompleted, n: 2},
 	{kind: event.RunCompleted, n: 1}, {kind: event.ToolCompleted, n: 4}, {kind: event.RunCompleted, n: 2},
+}
+
+// pausing are those of a run that is out of budget and gets more.
+var pausing = []point{
+	{kind: event.BudgetExceeded, n: 1}, {on: timer, n: 1}, {kind: event.SessionReleased, n: 1}, {kind: event.SessionClaimed, n: 2},
+	{on: answered, n: 2}, {kind: event.StepStarted, n: 2},
+}
+
+// doubts are attacks on a tool of which somebody is asked after a crash, and on
+// that question and its answer.
+func doubts() []attack {
+	list := []attack{{plot: "doubted", harm: killed, at: point{kind: event.ToolProgress, n: 1}, when: stored}}
+	for _, next := range []attack{
+		{harm: killed, at: point{kind: event.ApprovalRequested, n: 1}, when: before},
+		{harm: killed, at: point{on: timer, n: 1}, when: before},
+		{harm: killed, at: point{kind: event.ApprovalResolved, n: 1}, when: stored},
+		{harm: killed, at: point{kind: event.ToolRunning, n: 1}, when: stored},
+		{harm: paused, at: point{kind: event.ToolRunning, n: 1}, when: stored},
+	} {
+		list = append(list, attack{plot: "doubted", harm: killed, at: point{kind: event.ToolRunning, n: 1}, when: stored, again: &next})
+	}
+	return list
 }
 
 // successions are attacks on whoever takes over.
@@ -149,7 +178,7 @@ func whole() []attack {
 	var list []attack
 	for n := 1; n <= 20; n++ {
 		for _, m := range []moment{before, stored} {
-			for _, plot := range []string{"gated", "expiring", "nested", "cancelled in the tools", "steered in the tools"} {
+			for _, plot := range []string{"gated", "doubted", "poor", "expiring", "nested", "cancelled in the tools", "steered in the tools"} {
 				list = append(list, attack{plot: plot, harm: killed, at: point{n: n}, when: m})
 			}
 		}

@@ -26,6 +26,8 @@ var plots = map[string]plot{
 	"crash":    {agent: "crash"},
 	"gated":    {agent: "gated"},
 	"nested":   {agent: "nested"},
+	"doubted":  {agent: "doubted"},
+	"poor":     {agent: "poor"},
 	"expiring": {agent: "expiring", act: func(*story, context.Context, event.Event) {}},
 	// Commands in the model's first answer, and while tools run.
 	"cancelled in the text":  {agent: "crash", act: at(event.TextDelta, (*story).cancel), ends: []event.Type{event.RunCancelled}},
@@ -109,14 +111,20 @@ func (s *story) watch(ctx context.Context) {
 
 // settle gives a run what it waits for, once, as soon as it says that it does.
 func (s *story) settle(ctx context.Context, _ event.Event) {
-	if s.fold.Parked() == nil {
+	run := s.fold.Parked()
+	if run == nil {
 		return
 	}
+	if run.Paused() && !s.settled[run.ExpiresAt.String()] {
+		s.settled[run.ExpiresAt.String()] = true
+		s.hands.Go(func() { s.raise(ctx) })
+	}
 	for _, c := range s.fold.ToolCalls {
-		if !c.Waits() || s.settled[c.CallID] {
+		question := fmt.Sprint(c.CallID, c.Attempt) // a call that was broken off is asked about again
+		if !c.Waits() || s.settled[question] {
 			continue
 		}
-		s.settled[c.CallID] = true
+		s.settled[question] = true
 		callID, gated := c.CallID, c.Status == event.WaitingApproval
 		s.hands.Go(func() {
 			if gated {
@@ -150,6 +158,11 @@ func (s *story) stop(ctx context.Context) {
 }
 
 const more = "and another thing"
+
+func (s *story) raise(ctx context.Context) {
+	_, err := s.client.Resume(ctx, s.runID)
+	s.answered(err)
+}
 
 func (s *story) steer(ctx context.Context) {
 	_, err := s.client.Steer(ctx, s.runID, more)

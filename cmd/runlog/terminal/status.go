@@ -32,8 +32,12 @@ func (v *textView) runStatus(_ event.Event, d event.RunStatusData) {
 }
 
 func (v *textView) approvalRequested(e event.Event, d event.ApprovalRequestedData) {
-	v.remark(fmt.Sprintf("call %s needs an approval before %s: runlog approve %s %s (or deny)",
-		d.CallID, d.ExpiresAt.In(v.now().Location()).Format("2006-01-02 15:04:05"), e.RunID, d.CallID))
+	what := "needs an approval"
+	if d.Reason == event.CodeInterrupted {
+		what = "was broken off, and may run again with an approval"
+	}
+	v.remark(fmt.Sprintf("call %s %s before %s: runlog approve %s %s (or deny)",
+		d.CallID, what, d.ExpiresAt.In(v.now().Location()).Format("2006-01-02 15:04:05"), e.RunID, d.CallID))
 }
 
 func (v *textView) approvalResolved(_ event.Event, d event.ApprovalResolvedData) {
