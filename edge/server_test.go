@@ -40,7 +40,7 @@ func (s *site) serveTLS(opts edge.Options, client *http.Client) *served {
 	}
 	e := &served{metrics: prometheus.NewRegistry(), records: &records{}, ended: make(chan error, 1)}
 	srv := edge.New(edge.Deps{Log: s.open(eventlog.Options{}), Catalog: s.catalog, Artifacts: s.artifacts, Metrics: e.metrics,
-		Logger: slog.New(slog.NewJSONHandler(e.records, nil))}, opts)
+		Logger: slog.New(slog.NewJSONHandler(e.records, &slog.HandlerOptions{Level: slog.LevelDebug}))}, opts)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { e.ended <- srv.Run(ctx, ln) }()
 	s.t.Cleanup(stop)

@@ -51,6 +51,9 @@ var ways = []way{
 	{"SSE over h2c", false, http2, "text/event-stream"},
 	{"NDJSON over h2c", false, http2, "application/x-ndjson"},
 	{"SSE over HTTP/2 and TLS", true, http2, "text/event-stream"},
+	{"NDJSON over HTTP/2 and TLS", true, http2, "application/x-ndjson"},
+	{"SSE over HTTP/1.1 and TLS", true, http1, "text/event-stream"},
+	{"NDJSON over HTTP/1.1 and TLS", true, http1, "application/x-ndjson"},
 	{"WebSocket over TLS", true, http1, ""},
 }
 
@@ -169,6 +172,7 @@ type stage struct {
 	*site
 	edges  []*served
 	client *http.Client
+	roots  *x509.CertPool
 }
 
 func (s *site) stage(w way) *stage {
@@ -181,7 +185,7 @@ func (s *site) stage(w way) *stage {
 	if w.tls {
 		opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
 	}
-	st.client = w.client(roots)
+	st.client, st.roots = w.client(roots), roots
 	for range 2 {
 		st.edges = append(st.edges, s.serveTLS(opts, st.client))
 	}
