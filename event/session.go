@@ -344,7 +344,7 @@ func (s *Session) View() *Session {
 	v.Artifacts, v.Runs = copies(s.Artifacts), copies(s.Runs)
 	v.Approvals, v.Activities = slices.Clone(s.Approvals), copies(s.Activities)
 	for _, m := range v.Messages {
-		if m.Status == Streaming {
+		if m.Status != Completed {
 			m.Parts = copies(m.Parts)
 		}
 	}

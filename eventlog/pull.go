@@ -57,7 +57,10 @@ func receive(ctx context.Context, msgs <-chan *nats.Msg, n int, patience time.Du
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-silence.C:
-			return false, errSilent
+			if len(msgs) == 0 {
+				return false, errSilent
+			}
+			silence.Reset(patience) // it was take that took so long
 		case m := <-msgs:
 			silence.Reset(patience)
 			switch status := m.Header.Get("Status"); status {

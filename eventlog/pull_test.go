@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -97,5 +99,23 @@ func TestASilentServerIsNoticed(t *testing.T) {
 	err := l.pull(t.Context(), jobsStream, consumer, 1, nil)
 	if took := time.Since(began); !errors.Is(err, errSilent) || took > 7*time.Second {
 		t.Errorf("%v after %v", err, took)
+	}
+}
+
+// A server that has answered is not silent, however long an answer takes to be
+// dealt with.
+func TestASlowTakerIsNotASilentServer(t *testing.T) {
+	for range 20 { // which of two things that are ready is chosen is chance
+		msgs := make(chan *nats.Msg, 3)
+		for range cap(msgs) {
+			msgs <- &nats.Msg{}
+		}
+		over, err := receive(t.Context(), msgs, cap(msgs), time.Millisecond, func(*nats.Msg) error {
+			time.Sleep(2 * time.Millisecond)
+			return nil
+		})
+		if !over || err != nil {
+			t.Fatalf("over %v, %v", over, err)
+		}
 	}
 }

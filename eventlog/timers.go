@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -78,12 +79,23 @@ func (l *Log) Timers(ctx context.Context) error {
 		return unavailable(fmt.Errorf("timers: %w", err))
 	}
 	for ctx.Err() == nil {
-		err := l.pull(ctx, timersStream, timersConsumer, 64, func(msg *nats.Msg) error { return l.due(ctx, msg) })
-		if err != nil && ctx.Err() == nil {
+		if err := l.someTimers(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("timers: %w", err)
 		}
 	}
 	return ctx.Err()
+}
+
+// someTimers moves what is due until a request for it ends. Many may be due at
+// once, such as the approvals that a person did not get to over night.
+func (l *Log) someTimers(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(16)
+	err := l.pull(ctx, timersStream, timersConsumer, 64, func(msg *nats.Msg) error {
+		g.Go(func() error { return l.due(ctx, msg) })
+		return nil
+	})
+	return errors.Join(err, g.Wait())
 }
 
 // due moves one command to its session's inbox. One whose inbox is full comes

@@ -143,14 +143,14 @@ func (j *journal) View() *event.Session {
 // snapshot stores the fold once what it holds is committed, behind the caller's
 // back. The caller holds mu.
 func (j *journal) snapshot() {
-	seq, encoded := j.fold.Seq, j.fold.Encode()
-	j.saved = seq
+	view := j.fold.View() // encoded behind the back as well: of a long session that takes its time
+	j.saved = view.Seq
 	j.saving.Add(1)
 	go func() {
 		defer j.saving.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if err := j.save(ctx, seq, encoded); err != nil && !errors.Is(err, eventlog.ErrFenced) && !errors.Is(err, eventlog.ErrClosed) {
+		if err := j.save(ctx, view.Seq, view.Encode()); err != nil && !errors.Is(err, eventlog.ErrFenced) && !errors.Is(err, eventlog.ErrClosed) {
 			j.log.Logger().Warn("snapshot not stored", "tenant", j.key.Tenant, "session", j.key.Session, "err", err)
 		}
 	}()
