@@ -183,7 +183,7 @@ func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call,
 		return err
 	}
 	defer done()
-	req := stream.Request{Transport: stream.SSE{}, Dialect: at.dialect(), After: after, Empty: true, Seen: s.metrics.firsts(c.began)}
+	req := stream.Request{Transport: stream.SSE{}, Dialect: at.dialect(), After: after, Numbered: true, Empty: true, Seen: s.metrics.firsts(c.began)}
 	at.place.into(&req)
 	from := at.dialect().From
 	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }

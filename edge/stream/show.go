@@ -84,10 +84,14 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 	switch {
 	case seq <= v.has.Seq:
 		return nil
-	case seq == v.has.Seq+1:
-		return messages[min(v.has.Sub, len(messages)):]
+	case seq > v.has.Seq+1:
+		return messages
+	case v.has.Sub < len(messages):
+		return messages[v.has.Sub:]
+	case v.req.Numbered:
+		return nil
 	}
-	return messages
+	return messages // what the client has is a part of this event in another dialect
 }
 
 // passesOn: nobody else is there to see the event, and nothing but itself is needed

@@ -17,6 +17,7 @@ type Request struct {
 	Key       eventlog.Key
 	RunID     string // only this run, to its terminal event; empty: the session, for ever
 	After     Position
+	Numbered  bool      // After counts messages of an event, to the last one: no id was sent back
 	Begins    event.Seq // the run's events come after this one, as far as is known
 	Since     time.Time // when the run was accepted, for heartbeats before it starts
 	Snapshot  bool      // begin with a snapshot instead of After
