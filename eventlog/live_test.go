@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -208,4 +210,49 @@ func TestWatchFromTheHeadReadsItOnce(t *testing.T) {
 	if n := l.nc.Stats().OutMsgs - before; n != 1 {
 		t.Errorf("%d requests", n)
 	}
+}
+
+// slow is a sink that stops taking frames for a while.
+type slow struct {
+	*collector
+	gate chan struct{}
+}
+
+func (s *slow) Frame(f Frame) {
+	<-s.gate
+	s.collector.Frame(f)
+}
+
+// A process that is too slow has live messages dropped, the last ones among them;
+// that it was is enough to look at the log, and nothing is missing.
+func TestASlowConsumerMissesNothing(t *testing.T) {
+	l := open(t, Options{})
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	lv := l.NewLive()
+	lv.msgs = make(chan *nats.Msg, 4) // instead of liveBuffer
+	c := &slow{newCollector(), make(chan struct{})}
+	watch, err := lv.Watch(t.Context(), k, Head{}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	settle(watch)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = lv.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	const n = 50
+	for range n { // a frame each
+		appendAll(t, w, 1)
+	}
+	if err := l.Flush(); err != nil { // all of them have come, or were dropped
+		t.Fatal(err)
+	}
+	if dropped, err := watch.sub.Dropped(); err != nil || dropped < n/2 {
+		t.Errorf("%d were dropped, %v", dropped, err)
+	}
+	close(c.gate)
+	checkDense(t, c.await(t, n), 1, n)
 }
