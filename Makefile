@@ -31,7 +31,9 @@ bench: build servers
 	cd bench && go run ./cmd/figures
 
 # Workers are killed and paused at every frame of a run, which takes about 8 minutes, then at random for SOAKTIME.
+# Before that, clients of streams come and go for SOAKTIME.
 soak: servers
+	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestChurn ./edge/stream
 	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestCrashMatrix ./internal/crashtest
 
 # Every fuzz target for FUZZTIME.
