@@ -34,6 +34,8 @@ type call struct {
 
 	method, path string
 	parks        bool           // the connection can be taken over from its HTTP server
+	closes       bool           // the client wants it closed after the answer
+	body         *paced         // nil: there is none
 	parked       *stream.Parked // has been, and goes on when the handler has returned
 	ends         []func()       // what is given back when a call that was parked is over
 }
@@ -98,10 +100,11 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r)}
+		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		if r.Body != http.NoBody {
-			r.Body = s.pace(w, r.Body)
+			c.body = s.pace(w, r.Body)
+			r.Body = c.body
 		}
 		a := &answer{w, c}
 		a.Header().Set("X-Request-Id", c.id)
@@ -159,7 +162,7 @@ func (s *Server) conclude(w http.ResponseWriter, c *call) {
 	}
 	if c.parked != nil {
 		c.method, c.path = strings.Clone(c.method), strings.Clone(c.path) // not all of the request's line is kept
-		c.parked.Start(func(written int64, err error) { s.parkedOver(c, written, err) })
+		c.parked.Start(func(written int64, err error) { s.parkedOver(c, written, err) }, s.reuse(c))
 		return
 	}
 	s.record(c)

@@ -24,9 +24,10 @@ type paced struct {
 	timeout time.Duration
 	began   time.Time
 	read    int64
+	whole   bool // has been read
 }
 
-func (s *Server) pace(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+func (s *Server) pace(w http.ResponseWriter, body io.ReadCloser) *paced {
 	p := &paced{ReadCloser: body, conn: http.NewResponseController(w), timeout: s.opts.BodyTimeout, began: time.Now()}
 	p.allow()
 	return p
@@ -37,6 +38,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	p.read += int64(n)
 	if errors.Is(err, io.EOF) {
+		p.whole = true
 		_ = p.conn.SetReadDeadline(time.Time{}) // later it would look as if the client had gone
 	}
 	return n, err

@@ -186,3 +186,95 @@ func TestOldClientsAreNotParked(t *testing.T) {
 		t.Errorf("%d streams are parked", n)
 	}
 }
+
+// After a proper end the connection serves the client's next request, as any other
+// does; it does not keep the edge from stopping.
+func TestTheConnectionOfAParkedStreamIsUsedAgain(t *testing.T) {
+	s := newSite(t)
+	w := s.scribe("default", "s")
+	e := s.serve(edge.Options{DrainPeriod: 4 * time.Second}) // less than what a new connection has for its first request
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	rd := bufio.NewReader(conn)
+	for _, id := range []string{"r1", "r2", "r3"} {
+		body := fmt.Sprintf(`{"input":"x","run_id":%q,"session_id":"s"}`, id)
+		fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		resp, err := http.ReadResponse(rd, nil)
+		if err != nil || resp.StatusCode != 200 || resp.Close {
+			t.Fatalf("%s: %v, %v", id, resp, err)
+		}
+		waitFor(t, func() bool { return e.srv.Parked() == 1 })
+		w.write(started(id), completed(id))
+		if l := newListener(t, resp).rest(); len(l) != 2 {
+			t.Fatalf("%s: %d messages", id, len(l))
+		}
+		fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if resp, err = http.ReadResponse(rd, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantBody(t, resp, `"ok"`)
+	}
+	// A stream that was the last thing that was asked for.
+	fmt.Fprintf(conn, "GET /v1/runs/r4/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	wantStatus(t, e.do("POST", "/v1/runs", `{"input":"x","run_id":"r5","session_id":"s"}`), 202)
+	if resp, err := http.ReadResponse(rd, nil); err != nil || resp.StatusCode != 404 {
+		t.Fatalf("%v, %v", resp, err)
+	} else {
+		wantBody(t, resp, "r4")
+	}
+	fmt.Fprintf(conn, "GET /v1/runs/r5/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	resp, err := http.ReadResponse(rd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return e.srv.Parked() == 1 })
+	w.write(started("r5"), completed("r5"))
+	newListener(t, resp).rest()
+	waitFor(t, func() bool { return e.srv.Parked() == 0 })
+	e.stop()
+	if err := <-e.ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who asks for its connection to be closed, or has sent more than its request, gets
+// the whole stream and then a closed connection.
+func TestTheConnectionOfAParkedStreamIsClosed(t *testing.T) {
+	s := newSite(t)
+	w := s.scribe("default", "s")
+	e := s.serve(edge.Options{})
+	for i, more := range []string{"Connection: close\r\n\r\n", "\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
+		id := fmt.Sprint("r", i)
+		wantStatus(t, e.do("POST", "/v1/runs", fmt.Sprintf(`{"input":"x","run_id":%q,"session_id":"s"}`, id)), 202)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: localhost\r\n%s", id, more)
+		rd := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(rd, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool { return e.srv.Parked() == 1 })
+		w.write(started(id), completed(id))
+		newListener(t, resp).rest()
+		if _, err := rd.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("the connection was not closed: %v", err)
+		}
+	}
+}
+
+func wantBody(t testing.TB, resp *http.Response, part string) {
+	t.Helper()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(body), part) {
+		t.Fatalf("%s, %v", body, err)
+	}
+}

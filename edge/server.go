@@ -105,17 +105,18 @@ func orDefault[T int | int64 | time.Duration](v, def T) T {
 // A Server is an edge. New starts nothing.
 type Server struct {
 	Deps
-	opts    Options
-	ownLive bool
-	hub     *stream.Hub
-	gate    *auth.Gate
-	agents  agentCache
-	metrics *metrics
-	secret  lazySecret
-	places  places
-	memory  usage
-	handler http.Handler
-	sockets sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
+	opts     Options
+	ownLive  bool
+	hub      *stream.Hub
+	gate     *auth.Gate
+	agents   agentCache
+	metrics  *metrics
+	secret   lazySecret
+	places   places
+	memory   usage
+	handler  http.Handler
+	comeback *comeback      // set by Run
+	sockets  sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
 
 	tenants   quotas
 	addresses quotas
@@ -178,6 +179,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
 	}
 	group.Go(func() error { return ignore(s.hub.Run(live), context.Canceled) })
+	s.comeback = newComeback(ln.Addr())
+	group.Go(func() error { return ignore(srv.Serve(s.comeback), http.ErrServerClosed) })
 	group.Go(func() error {
 		return ignore(s.accept(srv, &limitListener{Listener: ln, opts: &s.opts, refused: s.refused, of: map[string]int{}}), http.ErrServerClosed)
 	})

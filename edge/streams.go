@@ -247,10 +247,6 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	if !c.parks || req.NoFollow || !s.hub.Parks() {
 		return s.serve(ctx, w, c, v, req)
 	}
-	// Its HTTP server does not get it back, so clients must not use it again. They
-	// are not told so by Connection: close, after which fetch of Node.js takes
-	// whatever has come when the connection breaks for the whole answer.
-	w.Header().Set("Keep-Alive", "timeout=0")
 	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
 		return err
 	}
@@ -274,13 +270,10 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	c.note("session", req.Key.Session)
 	c.note("run", req.RunID)
 	c.note("after", req.After.String())
-	h := w.Header()
-	if over, err = v.Prepare(ctx); over || err != nil {
-		h.Del("Keep-Alive")
-	}
-	if err != nil {
+	if over, err = v.Prepare(ctx); err != nil {
 		return over, err
 	}
+	h := w.Header()
 	if over {
 		h.Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)

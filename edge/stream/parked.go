@@ -26,6 +26,8 @@ type Parked struct {
 	rest    []byte          // of a write that the client has not taken
 	written int64           // of the body, since it was parked
 	over    func(written int64, err error)
+	reuse   func(net.Conn) bool // takes the connection when the body has ended
+	early   bool                // the client has sent more than its request
 
 	mu   sync.Mutex
 	left error // why it has to go
@@ -53,12 +55,12 @@ func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parke
 func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
 	p := &Parked{v: v}
 	v.hub.lot.enter(p)
-	conn, _, err := http.NewResponseController(w).Hijack()
+	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		v.hub.lot.forget(p)
 		return nil, err
 	}
-	p.conn, v.parked = conn, true
+	p.conn, v.parked, p.early = conn, true, rw.Reader.Buffered() > 0
 	if sc, ok := conn.(syscall.Conn); ok {
 		p.raw, _ = sc.SyscallConn()
 	}
@@ -68,9 +70,10 @@ func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
 // Start goes on with the stream after the handler that parked it has returned.
 // over is called once at its end, which is nil or the error that Serve would have
 // returned, with the bytes of the body since then; the client sees the end when
-// it has returned.
-func (p *Parked) Start(over func(written int64, err error)) {
-	p.over = over
+// it has returned. After a proper end reuse, if set, may take the connection, which
+// has nothing left of the request; else it is closed.
+func (p *Parked) Start(over func(written int64, err error), reuse func(net.Conn) bool) {
+	p.over, p.reuse = over, reuse
 	if p.raw != nil && p.v.hub.lot.poll.watch(p) == nil {
 		p.v.topic.seat(p)
 		return
@@ -166,29 +169,48 @@ func (p *Parked) end(err error) {
 	if err == nil {
 		err = p.finish()
 	}
+	if err == nil && p.goesBack() {
+		return
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.reset()
 	}
+	if err == nil {
+		p.linger()
+	}
 	_ = p.conn.Close()
+}
+
+// finish ends the body.
+func (p *Parked) finish() error {
+	_ = p.conn.SetWriteDeadline(time.Now().Add(p.v.hub.opts.WriteTimeout))
+	_, err := io.WriteString(p.conn, lastChunk)
+	return err
+}
+
+// goesBack hands the connection on for the client's next request.
+func (p *Parked) goesBack() bool {
+	if p.reuse == nil || p.early || p.leaving() != nil || p.conn.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	if p.raw != nil {
+		p.v.hub.lot.poll.forget(p)
+	}
+	return p.reuse(p.conn)
 }
 
 // lingering is how long a connection waits for its client to close it too: what
 // is closed before all was read is reset, and takes back what the client was sent.
 const lingering = 500 * time.Millisecond
 
-// finish ends the body.
-func (p *Parked) finish() error {
-	_ = p.conn.SetDeadline(time.Now().Add(p.v.hub.opts.WriteTimeout))
-	if _, err := io.WriteString(p.conn, lastChunk); err != nil {
-		return err
-	}
+// linger waits for the client to close the connection too.
+func (p *Parked) linger() {
 	half, ok := p.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
-		return nil
+		return
 	}
 	_ = p.conn.SetReadDeadline(time.Now().Add(lingering))
 	_, _ = io.CopyN(io.Discard, p.conn, 64<<10)
-	return nil
 }
 
 // reset has the kernel forget what a client does not take.

@@ -81,7 +81,7 @@ func (s *lotServer) handle(w http.ResponseWriter, r *http.Request) {
 	p, err := v.ServeOrPark(r.Context(), w)
 	switch {
 	case p != nil:
-		p.Start(func(_ int64, err error) { s.ended <- err })
+		p.Start(func(_ int64, err error) { s.ended <- err }, nil)
 	case err != nil:
 		panic(http.ErrAbortHandler)
 	}

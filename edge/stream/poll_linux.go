@@ -40,6 +40,11 @@ func (p *poll) watch(v *Parked) error {
 	return errors.Join(err, added)
 }
 
+// forget takes back what watch began.
+func (p *poll) forget(v *Parked) {
+	_ = v.raw.Control(func(fd uintptr) { _ = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_DEL, int(fd), &syscall.EpollEvent{}) })
+}
+
 // run calls left with the ids of viewers until the poll is closed.
 func (p *poll) run(left func(id uint64)) {
 	for {

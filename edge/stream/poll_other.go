@@ -14,6 +14,7 @@ var errNoPoll = errors.New("this system has no epoll")
 
 func newPoll() (*poll, error)     { return nil, errNoPoll }
 func (*poll) watch(*Parked) error { return errNoPoll }
+func (*poll) forget(*Parked)      {}
 func (*poll) run(func(uint64))    {}
 func (*poll) close()              {}
 

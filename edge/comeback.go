@@ -1,0 +1,113 @@
+package edge
+
+import (
+	"net"
+	"sync"
+)
+
+// A comeback is a listener whose connections were taken over for a stream that has
+// ended properly: its HTTP server takes them again, for their clients' next requests.
+type comeback struct {
+	addr  net.Addr
+	conns chan net.Conn
+
+	closed chan struct{}
+
+	mu    sync.Mutex
+	quiet map[*returned]struct{} // asked for nothing yet; nil when closed
+}
+
+func newComeback(addr net.Addr) *comeback {
+	return &comeback{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), quiet: map[*returned]struct{}{}}
+}
+
+// give takes a connection back, unless the server stops.
+func (b *comeback) give(conn net.Conn) bool {
+	if r, ok := conn.(*returned); ok {
+		conn = r.limitedConn
+	}
+	limited, ok := conn.(*limitedConn)
+	if !ok {
+		return false
+	}
+	r := &returned{limitedConn: limited, home: b}
+	b.mu.Lock()
+	open := b.quiet != nil
+	if open {
+		b.quiet[r] = struct{}{}
+	}
+	b.mu.Unlock()
+	if !open {
+		return false
+	}
+	select {
+	case b.conns <- r:
+		return true
+	case <-b.closed:
+		return false
+	}
+}
+
+func (b *comeback) forget(r *returned) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.quiet, r)
+}
+
+// Accept returns what was given.
+func (b *comeback) Accept() (net.Conn, error) {
+	select {
+	case c := <-b.conns:
+		return c, nil
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes, too, what has asked for nothing since: the server's Shutdown takes
+// it for a new connection and would wait for its first request.
+func (b *comeback) Close() error {
+	b.mu.Lock()
+	quiet := b.quiet
+	b.quiet = nil
+	b.mu.Unlock()
+	if quiet == nil {
+		return nil
+	}
+	close(b.closed)
+	for r := range quiet {
+		_ = r.limitedConn.Close()
+	}
+	return nil
+}
+
+func (b *comeback) Addr() net.Addr { return b.addr }
+
+// A returned connection is quiet until something is read from it.
+type returned struct {
+	*limitedConn
+	home  *comeback
+	asked sync.Once
+}
+
+func (r *returned) Read(b []byte) (int, error) {
+	n, err := r.limitedConn.Read(b)
+	if n > 0 {
+		r.asked.Do(func() { r.home.forget(r) })
+	}
+	return n, err
+}
+
+func (r *returned) Close() error {
+	r.home.forget(r)
+	return r.limitedConn.Close()
+}
+
+// reuse is what takes a call's connection after its stream; nil where nothing does,
+// or something of the request may be left in it.
+func (s *Server) reuse(c *call) func(net.Conn) bool {
+	if s.comeback == nil || c.closes || c.body != nil && !c.body.whole {
+		return nil
+	}
+	return s.comeback.give
+}
