@@ -10,8 +10,12 @@ import (
 	"time"
 )
 
-// calls is the client of everything here: as many connections as it takes.
-var calls = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+// Clients of an edge: one for calls, as many connections as they take, and one for
+// streams, whose connections an edge does not use again (Keep-Alive: timeout=0).
+var (
+	calls   = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+	streams = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+)
 
 // A run as an edge answers for it.
 type runRef struct {
@@ -77,7 +81,7 @@ func (s *site) follow(runID string) (*follower, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := calls.Do(req)
+	resp, err := streams.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -77,39 +77,52 @@ func cpuOf(pid int) (time.Duration, error) {
 
 const runningRuns = 200
 
-// running measures what runs cost a worker while their models talk.
+// running measures what runs cost a worker while their models talk: the scripted
+// one, and one behind a connection.
 func running(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	scripted, err := b.runningCost("slow", func(int) string { return prose(512) })
 	if err != nil {
 		return nil, err
+	}
+	remote, err := b.runningCost("live", func(i int) string { return fmt.Sprintf("hold %d %s", i, prose(512)) })
+	if err != nil {
+		return nil, err
+	}
+	most := max(scripted.heap+scripted.stacks, scripted.rss) / runningRuns
+	return []row{
+		{fmt.Sprintf("worker's memory by running run, %d of them, scripted, 1 KB of conversation", runningRuns), "≤ 150 KB",
+			fmt.Sprintf("%d KB (%s)", most>>10, scripted.per(runningRuns)), most <= 150<<10},
+		{what: "the same with a model over HTTP", got: remote.per(runningRuns)},
+	}, nil
+}
+
+// runningCost is what a worker gains by runs that go on.
+func (b *bench) runningCost(agent string, input func(i int) string) (footprint, error) {
+	s, err := b.newSite(15 * time.Second)
+	if err != nil {
+		return footprint{}, err
 	}
 	defer s.close()
 	w, err := s.worker(runningRuns + 8)
 	if err != nil {
-		return nil, err
+		return footprint{}, err
 	}
 	defer w.stop()
 	if err := s.cancelled("warm", 8); err != nil {
-		return nil, err
+		return footprint{}, err
 	}
 	before, err := footprintOf(w)
 	if err != nil {
-		return nil, err
+		return footprint{}, err
 	}
-	for range runningRuns {
-		if _, err := s.submit("slow", "", prose(512)); err != nil {
-			return nil, err
+	for i := range runningRuns {
+		if _, err := s.submit(agent, "", input(i)); err != nil {
+			return footprint{}, err
 		}
 	}
 	time.Sleep(settled)
 	after, err := footprintOf(w)
-	if err != nil {
-		return nil, err
-	}
-	cost := after.minus(before)
-	most := max(cost.heap+cost.stacks, cost.rss) / runningRuns
-	return []row{{fmt.Sprintf("worker's memory by running run, %d of them, scripted, 1 KB of conversation", runningRuns), "≤ 150 KB",
-		fmt.Sprintf("%d KB (%s)", most>>10, cost.per(runningRuns)), most <= 150<<10}}, nil
+	return after.minus(before), err
 }
 
 // cancelled lets some runs begin and end.

@@ -15,6 +15,7 @@ import (
 // answers:
 //
 //	stream KEY       talks until the connection is closed
+//	hold KEY         says a word and then nothing
 //	tools KEY N SIZE calls the tool give for SIZE bytes, N times, then is done
 //	say KEY N        says N words, 50 a second
 type modelServer struct {
@@ -103,6 +104,9 @@ func (m *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch words[0] {
 	case "stream":
 		m.talk(w, r, key, 1<<30)
+	case "hold":
+		chunk(w, `{"content":"word "}`, "null")
+		<-r.Context().Done()
 	case "say":
 		m.talk(w, r, key, number(words, 2))
 	case "tools":
