@@ -53,6 +53,44 @@ func TestLangGraphHasTenantWalls(t *testing.T) {
 	}
 }
 
+// Threads are found by what they are searched for, the last one first.
+func TestLangGraphFindsThreads(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.work()
+	for _, id := range []string{"one", "two", "three"} {
+		wantStatus(t, e.do("POST", "/langgraph/threads/"+id+"/runs/wait", `{"assistant_id":"demo","input":{"messages":"hello `+id+`"}}`), 200)
+		s.project("default", id)
+	}
+	wantStatus(t, e.do("POST", "/langgraph/threads/two/runs/wait", `{"assistant_id":"demo","input":{"messages":"again"}}`), 200)
+	s.project("default", "two")
+	for search, want := range map[string]string{
+		`{}`:                                        "two three one",
+		`{"limit":1}`:                               "two",
+		`{"limit":1,"offset":1}`:                    "three",
+		`{"status":"busy"}`:                         "",
+		`{"status":"idle","offset":2}`:              "one",
+		`{"metadata":{"graph_id":"demo"}}`:          "two three one",
+		`{"metadata":{"assistant_id":"x"}}`:         "",
+		`{"ids":["one","none"]}`:                    "one",
+		`{"metadata":{"graph_id":"demo"},"ids":[]}`: "two three one",
+	} {
+		list := as[[]struct {
+			ThreadID string `json:"thread_id"`
+		}](t, wantStatus(t, e.do("POST", "/langgraph/threads/search", search), 200))
+		var got []string
+		for _, th := range list {
+			got = append(got, th.ThreadID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", search, got, want)
+		}
+	}
+	for _, search := range []string{`{"metadata":{"user":"x"}}`, `{"values":{"a":1}}`} {
+		wantStatus(t, e.do("POST", "/langgraph/threads/search", search), 400)
+	}
+}
+
 // The same answer given twice at once, on two edges, is one run; another answer
 // in that moment is refused.
 func TestLangGraphAnswersOnce(t *testing.T) {

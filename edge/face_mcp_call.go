@@ -282,7 +282,7 @@ func (s *Server) mcpStream(w http.ResponseWriter, r *http.Request, c *call, n *m
 		return err
 	}
 	s.nameRun(w, c, eventlog.RunRef{RunID: n.place.runID, SessionID: n.place.key.Session, TraceID: n.place.traceID, Agent: n.place.agent})
-	return s.serve(ctx, w, c, v, req)
+	return s.serveLast(ctx, w, c, v, req)
 }
 
 // mcpWhole answers with the response alone.

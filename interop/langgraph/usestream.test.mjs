@@ -12,7 +12,7 @@ import { Proxy } from '../lib/proxy.mjs'
 globalThis.IS_REACT_ACT_ENVIRONMENT = true
 globalThis.window = {} // what the hook takes for a browser
 const wait = globalThis.setTimeout
-globalThis.setTimeout = (fn, ms, ...args) => wait(fn, ms >= 500 && ms <= 10_000 ? ms / 100 : ms, ...args)
+globalThis.setTimeout = (fn, ms, ...args) => wait(fn, ms >= 500 && ms < 6000 ? ms / 100 : ms, ...args)
 
 class Storage {
   #kept = new Map()

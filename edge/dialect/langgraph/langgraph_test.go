@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/dialecttest"
@@ -194,6 +196,26 @@ func TestBadArguments(t *testing.T) {
 	}
 	if m := got.Messages[0]; len(m.ToolCalls) != 0 || len(m.Invalid) != 1 || m.Invalid[0].Args != `{"a":` {
 		t.Errorf("%+v", m)
+	}
+}
+
+// A run that is out of budget waits for more of it, as for anything else.
+func TestABudgetIsAnInterrupt(t *testing.T) {
+	sc, _ := scenarios.Named("text")
+	log := sc.Log()[:5] // until it runs
+	at := event.At(log[4].Time.Add(time.Hour))
+	for _, data := range []any{event.BudgetExceededData{Kind: "tokens", Limit: 10, Used: 11}, event.RunStatusData{Status: event.WaitingApproval, Previous: event.Running, Reason: "budget", ExpiresAt: &at}} {
+		e := event.New(event.BudgetExceeded, data)
+		if _, parks := data.(event.RunStatusData); parks {
+			e.Type = event.RunStatus
+		}
+		e.Seq, e.SessionID, e.RunID = event.Seq(len(log)+1), log[0].SessionID, log[2].RunID
+		e.ID = e.SessionID + "-" + e.Seq.String()
+		log = append(log, e)
+	}
+	list := dialecttest.Encode(t, langgraph.Dialect{Modes: langgraph.Values}, log, nil)
+	if n := len(list); n < 2 || list[n-1].Event != "end" || !strings.Contains(string(list[n-2].Data), `"__interrupt__":[{"id":"run_1","value":{"type":"budget","kind":"tokens","limit":10,"used":11}}]`) {
+		t.Errorf("%s", list[len(list)-2].Data)
 	}
 }
 

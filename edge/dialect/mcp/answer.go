@@ -155,7 +155,7 @@ func (c *Call) waits(d event.RunStatusData) {
 	text := "The run " + c.run + " is not finished: it waits, until " + d.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z") + ", for"
 	for _, a := range c.asks {
 		o.Waits = append(o.Waits, Waiting{a.CallID, c.name(a.CallID), "approval", &a.ExpiresAt})
-		text += "\n- an approval of the call " + a.CallID + " of " + c.name(a.CallID) + ": POST /v1/runs/" + c.run + "/approvals/" + a.CallID
+		text += "\n- an approval of the call " + a.CallID + " of " + c.name(a.CallID) + ": POST /v1/runs/" + c.run + "/approvals/" + a.CallID + ` {"decision": "approve" or "deny"}`
 	}
 	for _, id := range c.tools {
 		o.Waits = append(o.Waits, Waiting{id, c.name(id), "result", d.ExpiresAt})
