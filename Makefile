@@ -32,9 +32,11 @@ bench: build servers
 
 # Workers are killed and paused at every frame of a run, which takes about 8 minutes, then at random for SOAKTIME.
 # Before that, clients of streams come and go for SOAKTIME.
+# At last edges are restarted under 3000 clients.
 soak: servers
 	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestChurn ./edge/stream
 	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestCrashMatrix ./internal/crashtest
+	RUNLOG_SOAK=1 go test -vet=off -count=1 -timeout 10m -run TestEdgesRestartUnderLoad ./deploy
 
 # Every fuzz target for FUZZTIME.
 fuzz:

@@ -32,17 +32,22 @@ type front struct {
 	log   *eventlog.Log
 }
 
-func startFront(t *testing.T) *front {
+// startFront starts the edges, each with settings of its own if there are any.
+func startFront(t *testing.T, env ...string) *front {
 	t.Helper()
 	cluster, dir := testservers.NATS(t, 1), t.TempDir()
 	f := &front{}
 	for i := range f.edges {
 		f.addrs[i] = testservers.FreeAddr(t)
-		f.edges[i] = testservers.StartProcess(t, testservers.RunlogBinary(t), []string{"edge"}, []string{
+		own := []string{
 			"RUNLOG_NATS_URL=" + cluster.URL(), "RUNLOG_CATALOG_URL=sqlite:" + filepath.Join(dir, "catalog.db"),
 			"RUNLOG_ARTIFACTS_URL=dir:" + filepath.Join(dir, "artifacts"), "RUNLOG_LISTEN=" + f.addrs[i], "RUNLOG_PING=" + ping.String(),
 			"RUNLOG_LOG=info", "RUNLOG_TRUSTED_PROXIES=127.0.0.1",
-		})
+		}
+		if len(env) > 0 {
+			own = append(own, env[i])
+		}
+		f.edges[i] = testservers.StartProcess(t, testservers.RunlogBinary(t), []string{"edge"}, own)
 		f.edges[i].WaitReady("http://" + f.addrs[i] + "/readyz")
 	}
 	nc, err := nats.Connect(cluster.URL())
@@ -152,57 +157,65 @@ func (p proxy) up(t *testing.T, edges ...string) (*testservers.Process, string) 
 }
 
 // A source is a browser's EventSource: it comes back after a lost connection with its last id, and gives up at any
-// answer but 200.
+// answer but 200. It goes from one URL to the next, as through a name that has several addresses.
 type source struct {
-	url string
+	urls []string
+	// wait is how long after a break it comes back; nil: at once, more or less.
+	wait func() time.Duration
 
 	mu       sync.Mutex
 	ids      []string
-	breaks   int   // connections that were lost
-	politely int   // of them those that looked like the end of the stream
-	gaveUp   error // why it does not come back
+	breaks   []time.Time // when connections were lost
+	tries    []time.Time // when it came back
+	politely int         // breaks that looked like the end of the stream
+	gaveUp   error       // why it does not come back
 }
 
-// run follows the stream until ctx ends.
+// run follows the stream until ctx ends or it gives up.
 func (s *source) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := s.connect(ctx)
-		if ctx.Err() != nil {
+	for i := 0; ; i++ {
+		err := s.connect(ctx, s.urls[i%len(s.urls)])
+		if ctx.Err() != nil || s.broke(err) {
 			return
 		}
-		s.mu.Lock()
-		s.breaks++
-		if errors.Is(err, io.EOF) {
-			s.politely++
-		}
-		var status statusError
-		if errors.As(err, &status) {
-			s.gaveUp = err
-		}
-		gaveUp := s.gaveUp != nil
-		s.mu.Unlock()
-		if gaveUp {
-			return
+		wait := 100 * time.Millisecond
+		if s.wait != nil {
+			wait = s.wait()
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond): // as retry: says, but shorter
+		case <-time.After(wait):
 		}
 	}
+}
+
+func (s *source) broke(err error) (gaveUp bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breaks = append(s.breaks, time.Now())
+	if errors.Is(err, io.EOF) {
+		s.politely++
+	}
+	var status statusError
+	if errors.As(err, &status) {
+		s.gaveUp = err
+	}
+	return s.gaveUp != nil
 }
 
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
-func (s *source) connect(ctx context.Context) error {
+func (s *source) connect(ctx context.Context, url string) error {
 	s.mu.Lock()
 	last := ""
 	if len(s.ids) > 0 {
 		last = s.ids[len(s.ids)-1]
 	}
+	s.tries = append(s.tries, time.Now())
 	s.mu.Unlock()
-	st, err := openStream(ctx, s.url, "text/event-stream", last)
+	st, err := openStream(ctx, url, "text/event-stream", last)
 	if err != nil {
 		return err
 	}
@@ -249,8 +262,8 @@ func (s *source) whole(n int) error {
 	case len(s.ids) != n:
 		return fmt.Errorf("%d events of %d", len(s.ids), n)
 	case s.politely > 0:
-		return fmt.Errorf("%d of %d broken streams looked like their end", s.politely, s.breaks)
-	case s.breaks == 0:
+		return fmt.Errorf("%d of %d broken streams looked like their end", s.politely, len(s.breaks))
+	case len(s.breaks) == 0:
 		return errors.New("nothing broke off")
 	}
 	return nil

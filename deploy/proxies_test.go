@@ -501,7 +501,7 @@ func storms(t *testing.T, f *front, all []*standing) {
 	sources := make([][6]*source, len(all))
 	for i, p := range all {
 		for j := range sources[i] {
-			src := &source{url: p.url + "/v1/sessions/storm/events"}
+			src := &source{urls: []string{p.url + "/v1/sessions/storm/events"}}
 			sources[i][j] = src
 			running.Go(func() { src.run(following) })
 		}

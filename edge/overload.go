@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/http"
+	"runtime"
 	runtimemetrics "runtime/metrics"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ const (
 // them. Those that are open go on.
 func (s *Server) overload() error {
 	if limit := s.opts.Memory; limit > 0 && s.memory.inUse(time.Now()) > int64(memoryFull*float64(limit)) {
+		s.memory.collect(time.Now())
 		return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
 	}
 	if s.hub.Waiting() >= maxReaders {
@@ -38,12 +40,17 @@ func overloaded(format string, args ...any) *Problem {
 // usage is what the process uses, looked at now and then: the look takes a lock of
 // the runtime's. Safe for concurrent use.
 type usage struct {
-	at    atomic.Int64 // when bytes was right, in Unix nanoseconds
-	bytes atomic.Int64
+	at        atomic.Int64 // when bytes was right, in Unix nanoseconds
+	bytes     atomic.Int64
+	collected atomic.Int64 // when collect last did so, in Unix nanoseconds
 }
 
-// lookAfter is how old a usage may be.
-const lookAfter = 100 * time.Millisecond
+// How old a usage may be, and how often garbage is collected to find out whether
+// memory is still used up.
+const (
+	lookAfter    = 100 * time.Millisecond
+	collectAfter = 5 * time.Second
+)
 
 func (u *usage) inUse(now time.Time) int64 {
 	at := u.at.Load()
@@ -51,6 +58,20 @@ func (u *usage) inUse(now time.Time) int64 {
 		u.bytes.Store(MemoryInUse())
 	}
 	return u.bytes.Load()
+}
+
+// collect finds out, now and then, whether what was used up is free again: an edge
+// that refuses streams does little, and would collect garbage by itself only minutes
+// later.
+func (u *usage) collect(now time.Time) {
+	at := u.collected.Load()
+	if now.UnixNano()-at < int64(collectAfter) || !u.collected.CompareAndSwap(at, now.UnixNano()) {
+		return
+	}
+	go func() {
+		runtime.GC()
+		u.at.Store(0)
+	}()
 }
 
 // MemoryInUse is what the process could not give back now: what the last garbage
