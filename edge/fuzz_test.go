@@ -1,18 +1,21 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
 
 // Whatever a first message says, it is refused or comes to parameters that a URL
-// could have had.
+// could have had, which are read as those of a URL are.
 func FuzzFirstMessage(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"after":"41.0","snapshot":true}`, `{"after":41,"catchup":"merged"}`, `{"after":null}`, `{"after":{"a":"\u2028"}}`, `[1]`, `{"follow":false,"include":"internal"}`} {
 		f.Add(seed)
@@ -30,8 +33,17 @@ func FuzzFirstMessage(f *testing.F) {
 				t.Errorf("%s: %q", name, values)
 			}
 		}
-		if at, err := stream.ParsePosition(q.Get("after")); err == nil && at.String() == "" {
-			t.Errorf("%s came to %v", raw, at)
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/sessions/s/events?"+q.Encode(), nil)
+		r = r.WithContext(context.WithValue(r.Context(), socketKey{}, true))
+		req, err := new(Server).streamRequest(r, &call{}, native.Dialect{})
+		if err != nil {
+			if p := toProblem(err); p.Status < 400 || p.Status > 499 {
+				t.Errorf("%s: %v", raw, err)
+			}
+			return
+		}
+		if want, err := stream.ParsePosition(q.Get("after")); err != nil || req.After != want || req.Transport != (stream.WebSocket{}) {
+			t.Errorf("%s came to %+v", raw, req)
 		}
 	})
 }

@@ -200,3 +200,42 @@ func TestFramingIsByteExact(t *testing.T) {
 		}
 	}
 }
+
+// A client that has read through some event in one view goes on in any other one
+// behind the same event.
+func TestACursorIsTheSamePositionInEveryView(t *testing.T) {
+	s := newSite(t)
+	all := s.scribe("default", "s").golden()
+	e := s.edge(edge.Options{})
+	for _, view := range []string{"", "&include=internal", "&dialect=plain", "&dialect=v1", "&dialect=agui", "&dialect=parts", "&dialect=agents", "&dialect=anthropic"} {
+		path := "/v1/sessions/s/events?follow=false" + view
+		whole := identified(t, e.listen(path).bare())
+		if len(whole) == 0 {
+			t.Fatalf("%q says nothing", view)
+		}
+		for n := range event.Seq(len(all)) {
+			got := identified(t, e.listen(path, "Last-Event-ID", n.String()).bare())
+			want := slices.DeleteFunc(slices.Clone(whole), func(at stream.Position) bool { return at.Seq < n || at.Seq == n && at.Sub == 0 })
+			got = slices.DeleteFunc(got, func(at stream.Position) bool { return !slices.Contains(whole, at) }) // where the cursor is moved to
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q after %d: got %v, want %v", view, n, got, want)
+			}
+		}
+	}
+}
+
+// identified is the positions of messages that have one.
+func identified(t *testing.T, all []message) (list []stream.Position) {
+	t.Helper()
+	for _, m := range all {
+		if m.id == "" || m.event == "position" {
+			continue
+		}
+		at, err := stream.ParsePosition(m.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, at)
+	}
+	return list
+}
