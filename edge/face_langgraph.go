@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/langgraph"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/stream"
@@ -166,8 +167,8 @@ func (s *Server) retryThread(r *http.Request, c *call, fold *event.Session) (*su
 	return s.resuming(r, c, run.RunID, resumeRequest{})
 }
 
-// lastRun is the last run that began and is no sub-agent's.
-func lastRun(fold *event.Session) *event.Run { return runOfTrace(fold, "") }
+// lastRun is the run under way, or the last one that began; no sub-agent's.
+func lastRun(fold *event.Session) *event.Run { return dialect.Shown(fold, "") }
 
 // resumeThread gives a parked run what it waits for. Until it goes on, the same
 // answer again is the same run.

@@ -175,29 +175,37 @@ func headCheckpoint(fold *event.Session) string {
 	return checkpointID(fold.Seq)
 }
 
-// statesOf are a thread's states, the last one first.
+// statesOf are a thread's states, the last one first, without their values.
 func statesOf(fold *event.Session) []graphState {
 	var list []graphState
-	runs := map[string]bool{"": true}
 	for _, run := range fold.Runs {
 		if run.ParentRunID != "" || run.StartedAt == nil {
 			continue
 		}
-		runs[run.RunID] = true
 		st := stateAfter(fold, run, len(list))
 		if n := len(list); n > 0 {
 			parent := list[n-1].Checkpoint
 			st.Parent = &parent
 		}
-		if run == lastRun(fold) {
-			st.Values = langgraph.State(fold)
-		} else {
-			st.Values = langgraph.MessagesThrough(fold, runs)
-		}
 		list = append(list, st)
 	}
 	slices.Reverse(list)
 	return list
+}
+
+// valuesAt are the values of a state.
+func valuesAt(fold *event.Session, st graphState) json.RawMessage {
+	if lastRun(fold).RunID == st.Metadata.RunID {
+		return langgraph.State(fold)
+	}
+	through := map[string]bool{"": true}
+	for _, run := range fold.Runs {
+		through[run.RunID] = run.ParentRunID == ""
+		if run.RunID == st.Metadata.RunID {
+			break
+		}
+	}
+	return langgraph.MessagesThrough(fold, through)
 }
 
 // stateAfter is the state that a run has left, or has come to.
@@ -246,10 +254,10 @@ func (s *Server) threadStateAt(w http.ResponseWriter, r *http.Request, c *call) 
 }
 
 func writeState(w http.ResponseWriter, fold *event.Session, checkpoint string) error {
-	states := statesOf(fold)
-	for i := range states {
-		if checkpoint == "" || states[i].Checkpoint.ID == checkpoint {
-			writeJSON(w, http.StatusOK, states[i])
+	for _, st := range statesOf(fold) {
+		if checkpoint == "" || st.Checkpoint.ID == checkpoint {
+			st.Values = valuesAt(fold, st)
+			writeJSON(w, http.StatusOK, st)
 			return nil
 		}
 	}
@@ -303,6 +311,7 @@ func (s *Server) threadHistory(w http.ResponseWriter, r *http.Request, c *call) 
 	list := []graphState{}
 	for _, st := range statesOf(fold) {
 		if in.Checkpoint.NS == "" && (before.ID == "" || st.Checkpoint.ID < before.ID) && len(list) < limit {
+			st.Values = valuesAt(fold, st)
 			list = append(list, st)
 		}
 	}

@@ -184,10 +184,10 @@ func (s *Server) invokeCall(r *http.Request, c *call, m *mcpMessage, p *mcpParam
 	if sub.idempotencyKey = ""; p.Meta.Key != "" {
 		sub.idempotencyKey = "mcp/" + cut(p.Meta.Key, maxKey)
 	}
-	if err := s.mcpFree(r.Context(), c, args.SessionID, req.RunID); err != nil {
-		return nil, err
-	}
 	ref, _, err := s.reserve(r.Context(), sub)
+	if err == nil && !ref.Accepted {
+		err = s.mcpFree(r.Context(), c, args.SessionID, ref.RunID)
+	}
 	if err == nil && req.RunID != "" && ref.RunID != req.RunID {
 		err = s.alsoCalled(r.Context(), c, ref, req.RunID)
 	}
