@@ -2,11 +2,15 @@ package edge
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/dialecttest"
 	"github.com/runlog-dev/runlog/edge/dialect/mcp"
+	"github.com/runlog-dev/runlog/edge/dialect/openai"
+	"github.com/runlog-dev/runlog/edge/dialect/rpc"
 	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -43,5 +47,68 @@ func TestNoDialectShowsInternalParts(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// sayers are all dialects, the settings that cost more among them, each with what
+// encodes a delta of a text that has begun.
+func sayers(t testing.TB) map[string]func() []dialect.Message {
+	t.Helper()
+	all := map[string]func() []dialect.Message{}
+	more := []dialect.Dialect{openai.Chat{}, rpc.Dialect{Sentences: true}, mcp.Dialect{ID: "1", Token: "1"}}
+	for i, d := range append(more, dialects...) {
+		name := d.Name()
+		if i < len(more) {
+			name += "+"
+		}
+		all[name] = sayer(t, d)
+	}
+	return all
+}
+
+func sayer(t testing.TB, d dialect.Dialect) func() []dialect.Message {
+	t.Helper()
+	sc, _ := scenarios.Named("text")
+	log := sc.Log()
+	at := slices.IndexFunc(log, func(e event.Event) bool { return e.Type == event.TextDelta }) + 1
+	delta := log[at]
+	line := bytes.TrimSpace(delta.AppendLine(nil))
+	if f, ok := d.(dialect.Following); ok {
+		x := f.Begin()
+		for _, e := range log[:at] {
+			x.Next(e, bytes.TrimSpace(e.AppendLine(nil)), dialect.Client)
+		}
+		return func() []dialect.Message { return x.Next(delta, line, dialect.Client) }
+	}
+	fold, err := scenarios.Fold(log[:at])
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := func() (*event.Session, error) { return fold, nil }
+	return func() []dialect.Message {
+		list, _ := dialect.Encode(d, delta, line, dialect.Client, before)
+		return list
+	}
+}
+
+// A delta costs no dialect more than 4 allocations; how long it takes the benchmark
+// says.
+func TestATextDeltaIsCheapInEveryDialect(t *testing.T) {
+	for name, say := range sayers(t) {
+		if n := testing.AllocsPerRun(100, func() { say() }); n > 4 {
+			t.Errorf("%s: %v allocations for a text delta", name, n)
+		}
+	}
+}
+
+func BenchmarkTextDelta(b *testing.B) {
+	all := sayers(b)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				all[name]()
+			}
+		})
 	}
 }

@@ -13,7 +13,12 @@ func (s *Session) TextSoFar(messageID string) string {
 	if m == nil {
 		return ""
 	}
+	size := 0
+	for _, p := range m.Parts {
+		size += len(p.Text) + len(p.growing)
+	}
 	var b strings.Builder
+	b.Grow(size)
 	for _, p := range m.Parts {
 		if p.Type == PartText {
 			b.WriteString(p.Text)

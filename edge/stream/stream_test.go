@@ -325,3 +325,50 @@ func TestFrames(t *testing.T) {
 		}
 	}
 }
+
+// held is a dialect whose encoding waits, as a slow one's would.
+type held struct {
+	native.Dialect
+	entered chan struct{}
+	release chan struct{}
+}
+
+func (h held) Event(e event.Event, line []byte, to dialect.Audience) []dialect.Message {
+	select {
+	case h.entered <- struct{}{}:
+	default:
+	}
+	<-h.release
+	return h.Dialect.Event(e, line, to)
+}
+
+// Viewers of one dialect do not wait for another one's encoding: they have all of
+// the run, its end too, while that one is still at the first event.
+func TestNoDialectSlowsAnothersViewers(t *testing.T) {
+	l := openLog(t)
+	w := l.Writer(key, eventlog.Head{})
+	defer w.Close()
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, Options{})
+	defer h.Close()
+	slow := held{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	late := make(chan string)
+	go func() { late <- serve(t, h, Request{RunID: "r", Dialect: slow}) }()
+	quick := make(chan string, 20)
+	for range cap(quick) {
+		go func() { quick <- serve(t, h, Request{RunID: "r"}) }()
+	}
+	write(t, w, event.RunStarted)
+	<-slow.entered
+	write(t, w, event.TextDelta, event.TextDelta, event.RunCompleted)
+	for range cap(quick) {
+		if got := <-quick; strings.Count(got, `"seq":`) != 4 {
+			t.Errorf("a viewer beside the slow one got %s", got)
+		}
+	}
+	close(slow.release)
+	if got := <-late; strings.Count(got, `"seq":`) != 4 {
+		t.Errorf("the slow one got %s", got)
+	}
+}

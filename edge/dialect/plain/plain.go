@@ -33,11 +33,6 @@ type (
 		TraceID   string `json:"trace_id,omitempty"`
 		Role      string `json:"role"`
 	}
-	delta struct {
-		Type      string `json:"type"`
-		MessageID string `json:"message_id"`
-		Text      string `json:"text"`
-	}
 	reset struct {
 		Type      string `json:"type"`
 		MessageID string `json:"message_id"`
@@ -78,9 +73,7 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 	event.RunStarted: func(e event.Event) []dialect.Message {
 		return one("message_start", start{"message_start", e.RunID, e.SessionID, e.TraceID, "assistant"})
 	},
-	event.TextDelta: on(func(d event.TextDeltaData) []dialect.Message {
-		return one("text_delta", delta{"text_delta", d.MessageID, d.Delta})
-	}),
+	event.TextDelta: textDelta,
 	event.MessageDiscarded: on(func(d event.MessageDiscardedData) []dialect.Message {
 		return one("text_reset", reset{"text_reset", d.MessageID})
 	}),
@@ -117,6 +110,14 @@ func on[D any](encode func(D) []dialect.Message) func(event.Event) []dialect.Mes
 		}
 		return encode(d)
 	}
+}
+
+func textDelta(e event.Event) []dialect.Message {
+	id, text, ok := dialect.Delta(e.Data)
+	if !ok {
+		return nil
+	}
+	return dialect.NewObject(len(e.Data)).Text("type", "text_delta").Raw("message_id", id).Raw("text", text).One("text_delta")
 }
 
 func one(name string, data any) []dialect.Message {

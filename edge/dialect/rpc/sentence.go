@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -29,12 +30,13 @@ func mayEnd(data []byte) bool {
 // message what is left of it.
 func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {
 	if e.Type == event.TextDelta {
-		var delta event.TextDeltaData
-		if e.Into(&delta) != nil {
+		id, delta, ok := dialect.Delta(e.Data)
+		if !ok {
 			return nil
 		}
-		had := before.TextSoFar(delta.MessageID)
-		return sentences(e, delta.MessageID, had, had+delta.Delta, 1)
+		message := plain(id)
+		had := before.TextSoFar(message)
+		return sentences(e, message, had, had+plain(delta), 1)
 	}
 	list := encoders[e.Type](e)
 	var m event.MessageCompletedData
@@ -46,6 +48,16 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		return append([]dialect.Message{sentence(e, m.MessageID, left, EventID(e, 0, 2))}, list...)
 	}
 	return list
+}
+
+// plain is what a JSON string says.
+func plain(quoted json.RawMessage) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var s string
+	_ = json.Unmarshal(quoted, &s) // it is one
+	return s
 }
 
 // sentences tells in one line what was completed since the last one.
