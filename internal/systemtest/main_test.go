@@ -89,7 +89,7 @@ func agentFiles(t testing.TB, fill ...string) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml", "greeter.yaml"} {
+	for _, name := range []string{"probe.yaml", "talker.yaml", "caller.yaml", "doomed.yaml", "claude.yaml", "streamer.yaml", "patient.yaml", "greeter.yaml"} {
 		path := filepath.Join(dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {

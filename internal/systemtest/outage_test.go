@@ -66,6 +66,26 @@ func (p *production) leader(t *testing.T, stream string) *testservers.Node {
 	return p.nats.Named(p.stream(t, stream).CachedInfo().Cluster.Leader)
 }
 
+// streamInfo asks a node what it knows of a stream, and does not wait for long.
+func (p *production) streamInfo(node int, name string) (*jetstream.StreamInfo, error) {
+	nc, err := nats.Connect(p.nats.Node(node).URL())
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.CachedInfo(), nil
+}
+
 // stream opens a stream of JetStream, until the end of the test.
 func (p *production) stream(t *testing.T, name string) jetstream.Stream {
 	t.Helper()

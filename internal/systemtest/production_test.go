@@ -30,7 +30,12 @@ type production struct {
 // startProduction brings everything up; it ends with the test.
 func startProduction(t testing.TB) *production {
 	t.Helper()
-	p := &production{t: t, nats: testservers.NATS(t, 3), pg: testservers.StartPostgres(t), s3: testservers.StartS3(t)}
+	return startProductionOn(t, testservers.NATS(t, 3))
+}
+
+func startProductionOn(t testing.TB, nats *testservers.Cluster, env ...string) *production {
+	t.Helper()
+	p := &production{t: t, nats: nats, pg: testservers.StartPostgres(t), s3: testservers.StartS3(t)}
 	p.ledger = ledger(filepath.Join(t.TempDir(), "ledger"))
 	p.talking = modeltest.Serve(talk, "127.0.0.1:0")
 	p.calling = modeltest.Serve(call, "127.0.0.1:0")
@@ -41,6 +46,7 @@ func startProduction(t testing.TB) *production {
 		"RUNLOG_REPLICAS=3", "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_GRACE=1s", "RUNLOG_PING=1s",
 		"RUNLOG_AGENTS=" + agentFiles(t, "$LEDGER", string(p.ledger), "$MODEL", p.talking.OpenAI(), "$CALLER", p.calling.OpenAI(), "$CLAUDE", p.calling.Anthropic()),
 	}
+	p.env = append(p.env, env...)
 	p.command("migrate")
 	key := p.command("keys", "create", "--tenant", "acme", "--name", "tester", "--scopes", "audit")
 	p.rival = p.command("keys", "create", "--tenant", "rival", "--scopes", "audit")

@@ -13,8 +13,9 @@ import (
 
 // A viewer follows a run as a program does that uses the client: it comes back by itself, to whichever edge is up.
 type viewer struct {
-	run  run
-	done chan struct{}
+	run     run
+	done    chan struct{}
+	noticed func() // called for every event, if set
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -47,6 +48,9 @@ func (v *viewer) follow(ctx context.Context, c *runlogclient.Client) {
 			v.err = err
 		} else if e.ID != "" {
 			v.list = append(v.list, e)
+			if v.noticed != nil {
+				v.noticed()
+			}
 		}
 		v.changed.Broadcast()
 		v.mu.Unlock()

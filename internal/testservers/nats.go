@@ -2,15 +2,19 @@ package testservers
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
 // A Cluster is one nats-server, or several that form a JetStream cluster.
 type Cluster struct {
-	t     testing.TB
-	nodes []*Node
+	t      testing.TB
+	nodes  []*Node
+	island *island // of the last node, if it has one
 }
 
 // A Node is one nats-server process of a Cluster. It keeps its port and its store through Stop, Kill and Start;
@@ -27,18 +31,34 @@ type Node struct {
 // addresses: a client knows those of its URL, and one that goes through a Proxy stays behind it.
 func NATS(t testing.TB, nodes int) *Cluster {
 	t.Helper()
-	bin := Tool(t, "nats-server")
-	dir := testDir(t, "nats")
 	c := &Cluster{t: t}
-	routes := make([]string, nodes)
-	for i := range nodes {
-		routes[i] = "nats-route://" + FreeAddr(t)
+	places := make([]place, nodes)
+	for i := range places {
+		places[i] = place{clients: localhost, routes: localhost}
 	}
-	for i := range nodes {
-		c.nodes = append(c.nodes, newNode(t, bin, dir, i, routes))
+	c.settle(places)
+	return c
+}
+
+const localhost = "127.0.0.1"
+
+// A place is where a node lives: the addresses that it listens on, and what to put before its command.
+type place struct {
+	clients, routes string
+	launch          []string
+}
+
+func (c *Cluster) settle(places []place) {
+	c.t.Helper()
+	bin, dir := Tool(c.t, "nats-server"), testDir(c.t, "nats")
+	routes := make([]string, len(places))
+	for i, at := range places {
+		routes[i] = "nats-route://" + net.JoinHostPort(at.routes, strconv.Itoa(FreePort(c.t)))
+	}
+	for i, at := range places {
+		c.nodes = append(c.nodes, newNode(c.t, bin, dir, i, routes, at))
 	}
 	c.startAll()
-	return c
 }
 
 // URL returns the addresses of all nodes, comma-separated, as RUNLOG_NATS_URL takes them.
@@ -114,17 +134,19 @@ func (n *Node) Addr() string { return n.addr }
 // Monitor returns the base URL of the node's monitoring endpoints (/healthz, /jsz, ...).
 func (n *Node) Monitor() string { return n.monitor }
 
-func newNode(t testing.TB, bin, dir string, i int, routes []string) *Node {
+func newNode(t testing.TB, bin, dir string, i int, routes []string, at place) *Node {
 	t.Helper()
-	n := &Node{Name: fmt.Sprintf("n%d", i+1), addr: FreeAddr(t)}
-	monitor := FreeAddr(t)
+	addr := func() string { return net.JoinHostPort(at.clients, strconv.Itoa(FreePort(t))) }
+	n := &Node{Name: fmt.Sprintf("n%d", i+1), addr: addr()}
+	monitor := addr()
 	n.monitor = "http://" + monitor
 	path, err := writeFile(dir, n.Name+".conf", nodeConfig(n, monitor, filepath.Join(dir, n.Name), i, routes))
 	if err != nil {
 		t.Fatal(err)
 	}
+	command := append(slices.Clone(at.launch), bin, "--config", path)
 	n.Process, err = newProcess(t, spec{
-		name: "nats-" + n.Name, path: bin, args: []string{"--config", path}, env: baseEnv(nil), dir: dir,
+		name: "nats-" + n.Name, path: command[0], args: command[1:], env: baseEnv(nil), dir: dir,
 		ready: func() error { return answers(n.monitor + "/healthz") },
 	})
 	if err != nil {
