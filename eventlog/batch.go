@@ -20,11 +20,20 @@ type batchRequest struct {
 	Bytes  int    `json:"max_bytes"`
 }
 
-// batchTimeout bounds one batch.
-const batchTimeout = 10 * time.Second
+const (
+	// batchTimeout bounds one batch.
+	batchTimeout = 10 * time.Second
+	// replicaTry is how long a replica may say nothing: one that is cut off is
+	// asked like all others until its neighbours notice, which takes NATS half a
+	// minute. Whoever asks again is likely to reach another one.
+	replicaTry = time.Second
+	// silent is how many empty answers of a replica a silence counts for.
+	silent = 4
+)
 
 // batch yields up to readBatch frames of the session from a stream position on,
-// ending after the one with which they reach size bytes. A frame that cannot be
+// ending after the one with which they reach size bytes; errSilent if the replica
+// stops answering. A frame that cannot be
 // read comes with an error, and the next one follows. It has a channel of its
 // own, made for what can come: an ordinary subscription allocates half a megabyte.
 func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
@@ -60,8 +69,12 @@ func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[
 // nextOf waits for the next frame of a batch; more is false after the last one.
 func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bool, err error) {
 	var m *nats.Msg
+	patience := time.NewTimer(replicaTry)
+	defer patience.Stop()
 	select {
 	case m = <-msgs:
+	case <-patience.C:
+		return Frame{}, false, errSilent
 	case <-ctx.Done():
 		return Frame{}, false, ctx.Err()
 	}

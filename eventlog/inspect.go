@@ -110,6 +110,10 @@ func (l *Log) Stored(ctx context.Context, k Key, head Head) iter.Seq2[Frame, err
 		for pos <= head.Pos {
 			before := pos
 			for f, err := range l.batch(ctx, k, pos, batchBytes) {
+				if errors.Is(err, errSilent) {
+					stale += silent - 1
+					break
+				}
 				if f.Pos > head.Pos {
 					return
 				}

@@ -246,6 +246,10 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 	for stale := 0; next <= head.Seq; {
 		progress := false
 		for f, err := range l.batch(ctx, k, pos, size) {
+			if errors.Is(err, errSilent) {
+				stale += silent - 1
+				break
+			}
 			if err == nil && f.Last < next { // before what was asked for
 				pos, progress = f.Pos+1, true
 				continue
@@ -281,11 +285,12 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 	}
 }
 
-// direct asks any replica first, and the leader when that one does not have it.
+// direct asks any replica first, and the leader when that one does not have it, or
+// says nothing.
 func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	msg, err := l.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.stream(k), event.Encode(req))
+	try, cancel := context.WithTimeout(ctx, replicaTry)
+	msg, err := l.nc.RequestWithContext(try, "$JS.API.DIRECT.GET."+l.stream(k), event.Encode(req))
+	cancel()
 	if err == nil && msg.Header.Get("Status") == "" && msg.Header.Get(jetstream.SubjectHeader) == l.subject(k) {
 		return directFrame(k, msg)
 	}

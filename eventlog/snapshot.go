@@ -127,11 +127,11 @@ func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) err
 // snapshot returns the stored fold if it can be used, else nil: then the events
 // are folded from the beginning.
 func (l *Log) snapshot(ctx context.Context, k Key, head Head) *event.Session {
-	kv, err := l.snap.Get(ctx, k.suffix())
+	value, err := l.snapshotEntry(ctx, k)
 	if err != nil {
 		return nil
 	}
-	s, err := l.openSnapshot(ctx, kv.Value())
+	s, err := l.openSnapshot(ctx, value)
 	if err != nil || s.Seq > head.Seq {
 		if err != nil && !errors.Is(err, event.ErrOtherFold) {
 			l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
@@ -139,6 +139,22 @@ func (l *Log) snapshot(ctx context.Context, k Key, head Head) *event.Session {
 		return nil
 	}
 	return s
+}
+
+// snapshotEntry asks any replica first, and the leader when that one says nothing:
+// without a snapshot the whole log has to be read.
+func (l *Log) snapshotEntry(ctx context.Context, k Key) ([]byte, error) {
+	try, cancel := context.WithTimeout(ctx, replicaTry)
+	kv, err := l.snap.Get(try, k.suffix())
+	cancel()
+	if err == nil {
+		return kv.Value(), nil
+	}
+	if errors.Is(err, jetstream.ErrKeyNotFound) || ctx.Err() != nil {
+		return nil, err
+	}
+	m, err := l.leaderKV(ctx, "SNAPSHOTS", k.suffix())
+	return m.Data, err
 }
 
 func (l *Log) openSnapshot(ctx context.Context, value []byte) (*event.Session, error) {
