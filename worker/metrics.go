@@ -19,12 +19,14 @@ func Metrics(reg prometheus.Registerer) Observer {
 		Name: "runlog_output_tokens_per_second", Help: "Output tokens of ended runs over their length.", Buckets: prometheus.ExponentialBuckets(1, 2, 12)})
 	takeovers := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_takeovers_total", Help: "Sessions taken over from a worker that did not let go."})
 	passed := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_passed_total", Help: "Tickets handed on, or back, because the worker does not have the agent."})
-	reg.MustRegister(queued, first, took, tokens, rate, takeovers, passed)
+	full := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_held_back_total", Help: "Tickets handed back because their tenant has all the slots it may have."})
+	reg.MustRegister(queued, first, took, tokens, rate, takeovers, passed, full)
 	return Observer{
 		Started:   func(d time.Duration) { queued.Observe(d.Seconds()) },
 		FirstText: func(d time.Duration) { first.Observe(d.Seconds()) },
 		Takeover:  takeovers.Inc,
 		Passed:    passed.Inc,
+		Full:      full.Inc,
 		Ended: func(status event.Status, d time.Duration, u event.Usage) {
 			took.WithLabelValues(string(status)).Observe(d.Seconds())
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))

@@ -20,12 +20,13 @@ import (
 
 // Options of a Worker; the zero value works.
 type Options struct {
-	Slots    int           // sessions at once, default 64
-	Grace    time.Duration // for running tools when the worker stops, default 10 s
-	Redactor *redact.Redactor
-	Logger   *slog.Logger
-	Observe  Observer
-	Tunables agent.Tunables
+	Slots     int           // sessions at once, default 64
+	PerTenant int           // of them of one tenant, so that none has them all; default 0: no limit
+	Grace     time.Duration // for running tools when the worker stops, default 10 s
+	Redactor  *redact.Redactor
+	Logger    *slog.Logger
+	Observe   Observer
+	Tunables  agent.Tunables
 	// Elsewhere is how long a run waits for a worker that has its agent, default
 	// 5 min; then a worker without it fails the run.
 	Elsewhere time.Duration
@@ -41,6 +42,7 @@ type Observer struct {
 	Started   func(queued time.Duration) // a run began so long after its command came
 	Takeover  func()
 	Passed    func() // a ticket was handed on, or back, for want of its session's agent
+	Full      func() // a ticket was handed back because its tenant has what it may have
 	Ended     func(status event.Status, took time.Duration, usage event.Usage)
 	FirstText func(after time.Duration) // of a run
 }
@@ -55,7 +57,8 @@ type Worker struct {
 
 	mu    sync.Mutex
 	held  map[eventlog.Key]*holder
-	seats []*seat // free slots
+	of    map[string]int // how many of them are a tenant's
+	seats []*seat        // free slots
 
 	pulling sync.WaitGroup // slots that wait for a ticket
 	asking  atomic.Int64   // how many those are
@@ -79,7 +82,7 @@ func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agen
 	if opts.Redactor == nil {
 		opts.Redactor = redact.New(redact.Options{})
 	}
-	return &Worker{id: event.NewID("wrk"), log: log, artifacts: store, agents: agents, opts: opts, held: map[eventlog.Key]*holder{}}
+	return &Worker{id: event.NewID("wrk"), log: log, artifacts: store, agents: agents, opts: opts, held: map[eventlog.Key]*holder{}, of: map[string]int{}}
 }
 
 // Run works until ctx ends, then hands over what it has: model calls are broken
@@ -215,14 +218,21 @@ type holder struct {
 }
 
 // hold makes the ticket's session this turn's. A ticket that came back to its
-// own holder, who keeps it alive, gives nil; a new one waits for the turn before.
+// own holder, who keeps it alive, gives nil, as does one whose tenant has all the
+// slots that it may have; a new one waits for the turn before.
 func (w *Worker) hold(ctx context.Context, ticket *eventlog.Ticket) *holder {
 	for {
 		w.mu.Lock()
 		there := w.held[ticket.Key]
+		if there == nil && w.full(ticket.Key.Tenant) {
+			w.mu.Unlock()
+			w.handBack(ticket)
+			return nil
+		}
 		if there == nil {
 			h := &holder{ticket.Key, ticket.Pos, make(chan struct{})}
 			w.held[ticket.Key] = h
+			w.of[ticket.Key.Tenant]++
 			w.mu.Unlock()
 			return h
 		}
@@ -243,7 +253,26 @@ func (w *Worker) let(h *holder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, h.key)
+	if w.of[h.key.Tenant]--; w.of[h.key.Tenant] == 0 {
+		delete(w.of, h.key.Tenant)
+	}
 	close(h.done)
+}
+
+// full reports whether a tenant has all the slots it may have. The caller holds mu.
+func (w *Worker) full(tenant string) bool {
+	return w.opts.PerTenant > 0 && w.of[tenant] >= w.opts.PerTenant
+}
+
+// handBack gives a ticket to any worker after a while. Tickets of others behind it
+// in the queue are handed out meanwhile.
+func (w *Worker) handBack(t *eventlog.Ticket) {
+	if w.opts.Observe.Full != nil {
+		w.opts.Observe.Full()
+	}
+	if err := t.ReturnIn(100 * time.Millisecond << min(t.Delivered, 5)); err != nil {
+		w.opts.Logger.Warn("ticket not returned: it comes back by itself after a lease", "tenant", t.Key.Tenant, "session", t.Key.Session, "err", err)
+	}
 }
 
 // timers delivers what is due, such as the expiry of an approval.

@@ -126,7 +126,7 @@ func (e *ensemble) close() {
 // newWorker makes a worker; ready, if not nil, is called when runs can come.
 func (s *settings) newWorker(st *stores, e *ensemble, exclusive bool, ready func()) *worker.Worker {
 	return worker.New(st.log, st.artifacts, e.agents, worker.Options{
-		Slots: s.slots, Grace: s.grace, Elsewhere: s.elsewhere, Redactor: e.redactor, Exclusive: exclusive,
+		Slots: s.slots, PerTenant: s.tenantSlots, Grace: s.grace, Elsewhere: s.elsewhere, Redactor: e.redactor, Exclusive: exclusive,
 		Logger: s.redacted(e.redactor), Observe: worker.Metrics(st.metrics), Ready: ready,
 	})
 }

@@ -20,7 +20,8 @@ type settings struct {
 	data, listen, adminListen, logLevel string
 	natsURL, catalogURL, artifactsURL   string
 	agents                              string
-	partitions, replicas, slots         int
+	partitions, replicas                int
+	slots, tenantSlots                  int
 	lease, grace, heartbeat, drainDelay time.Duration
 	elsewhere                           time.Duration
 	limits                              limits
@@ -86,6 +87,7 @@ func edgeSettings(f *flag.FlagSet, s *settings) {
 func workerSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.agents, "agents", "AGENTS", "", "directory of agent files; empty: ./agents, or the demo agent")
 	number(f, &s.slots, "slots", "SLOTS", 64, "sessions at once")
+	number(f, &s.tenantSlots, "tenant-slots", "TENANT_SLOTS", 0, "of them of one tenant; 0: no limit")
 	span(f, &s.grace, "grace", "GRACE", 10*time.Second, "for running tools when the worker stops")
 	span(f, &s.elsewhere, "elsewhere", "ELSEWHERE", 5*time.Minute, "for a run to find a worker that has its agent")
 }
