@@ -395,3 +395,57 @@ func TestAnAgentElsewhereHasABudget(t *testing.T) {
 		})
 	}
 }
+
+// A message that steers comes after the leg, which the agent then begins anew; a
+// stop ends the run after the leg.
+func TestAnAgentElsewhereIsSteeredAndStopped(t *testing.T) {
+	for _, kind := range []event.Kind{event.Steer, event.Stop} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 2*time.Second)
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			b.remote(agent.Definition{}, elsewhere(func(_ context.Context, task remote.Task, say func(remote.Saying) error) error {
+				if task.Leg == 1 {
+					close(begun)
+					<-goOn
+				}
+				last := task.Session.Messages[len(task.Session.Messages)-1]
+				return say(remote.Text{Delta: "heard " + last.Parts[0].Text})
+			}))
+			b.invoke("run_1", "hi")
+			<-begun
+			b.submit(event.Command{Kind: kind, RunID: "run_1", By: "boss", Messages: []event.InputMessage{{MessageID: "more", Role: event.RoleUser, Parts: []event.Part{event.TextPart("more")}}}})
+			b.until("the command to be looked at", func(*event.Session) bool { waiting, _ := b.log.Inbox(t.Context(), key); return len(waiting) == 1 })
+			close(goOn)
+			s, run := b.ended("run_1")
+			want, reason := "user: text \"hi\"\nassistant: text \"heard hi\"\n", event.FinishStop
+			if kind == event.Steer {
+				want += "user: text \"more\"\nassistant: text \"heard more\"\n"
+			}
+			if got := told(s); !strings.HasPrefix(got, want+"state") || run.Status != event.Completed || run.FinishReason != reason && run.FinishReason != event.FinishStopped {
+				t.Errorf("run is %+v, the fold tells\n%s", run, got)
+			}
+		})
+	}
+}
+
+// An agent that lives elsewhere works for another one.
+func TestASubAgentElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2*time.Second)
+	inner := elsewhere(func(ctx context.Context, task remote.Task, say func(remote.Saying) error) error {
+		if n := len(task.Session.Messages); task.RunID == "run_1" || n == 0 {
+			t.Errorf("the task is %+v", task)
+		}
+		return tells(story...)(ctx, task, say)
+	})
+	b.ensemble(named1(t, "a", delegates(1), subB()), agent.NewRemote(agent.Definition{Name: "b", Kind: agent.AGUI}, inner, nil))
+	b.invoke("run_1", "hi")
+	s, run := b.ended("run_1")
+	if c := child(s, 0); run.Status != event.Completed || c.Status != event.Completed || s.ToolCalls[0].Content[0].Text != "It is found." {
+		t.Errorf("the fold is %s", s.Encode())
+	}
+	if p := s.Public(); len(p.Messages) != 3 || len(p.Runs) != 1 {
+		t.Errorf("clients see %s", s.EncodePublic())
+	}
+}
