@@ -37,7 +37,7 @@ type Dialect struct {
 func (Dialect) Name() string { return "a2a" }
 
 // Begin returns an encoder.
-func (d Dialect) Begin() dialect.Encoder { return &encoder{Dialect: d} }
+func (d Dialect) Begin() dialect.Encoder { return &encoder{Dialect: d, said: map[string]bool{}} }
 
 // Event encodes an event as if it were the first.
 func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialect.Message {
@@ -84,8 +84,9 @@ func (Dialect) Lost() map[event.Type]string {
 // task may have to wait for.
 type encoder struct {
 	Dialect
-	task   string // that was told
-	text   string // the message whose artifact has begun
+	task   string          // that was told
+	text   string          // the message whose artifact has begun
+	said   map[string]bool // those whose artifacts are complete, and may be taken back
 	parked bool
 	calls  []*call // open ones
 	state  json.RawMessage
@@ -126,7 +127,10 @@ func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience)
 	}
 	t := x.Task(s, run, AllHistory)
 	x.parked = t.Status.State == InputRequired
-	x.text = streaming(s, run)
+	x.text, x.said = streaming(s, run), map[string]bool{}
+	for _, a := range t.Artifacts {
+		x.said[a.ArtifactID] = a.Name == answerName && a.ArtifactID != x.text
+	}
 	return said("task", t)
 }
 

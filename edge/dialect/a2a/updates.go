@@ -110,6 +110,7 @@ func (x *encoder) messageCompleted(e event.Event, d event.MessageCompletedData) 
 	if len(u.Artifact.Parts) == 0 {
 		return nil
 	}
+	x.said[d.MessageID] = e.Agent == ""
 	return said("artifactUpdate", u)
 }
 
@@ -131,10 +132,13 @@ func besides(list []Part) []Part {
 // messageDiscarded empties the artifact of an attempt that is taken back.
 func (x *encoder) messageDiscarded(e event.Event, d event.MessageDiscardedData) []dialect.Message {
 	x.dropCallsOf(d.MessageID)
-	if d.MessageID != x.text || e.Agent != "" {
+	if d.MessageID != x.text && !x.said[d.MessageID] || e.Agent != "" {
 		return nil
 	}
-	x.text = ""
+	if d.MessageID == x.text {
+		x.text = ""
+	}
+	delete(x.said, d.MessageID)
 	return whole(e, Artifact{d.MessageID, answerName, []Part{textPart("")}, &metadata{about{Discarded: d.Reason}}})
 }
 

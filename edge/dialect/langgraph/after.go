@@ -116,13 +116,21 @@ func (a after) toolRunning(d event.ToolRunningData) []dialect.Message {
 // discarded takes a message out of the client's list.
 func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	var list []dialect.Message
-	if a.in(Tuples) {
-		list = append(list, endTuple(tuple("remove", 64).Text("id", d.MessageID).Text("content", ""), a.e, nodeAgent))
+	gone := []string{d.MessageID}
+	for _, c := range a.before.CallsOf(d.MessageID) { // of an agent that lives elsewhere
+		if c.Done() && !c.Internal {
+			gone = append(gone, ResultID(c.CallID))
+		}
+	}
+	for _, id := range gone {
+		if a.in(Tuples) {
+			list = append(list, endTuple(tuple("remove", 64).Text("id", id).Text("content", ""), a.e, nodeAgent))
+		}
 	}
 	if a.in(Custom) {
 		list = append(list, a.generic(a.e)...)
 	}
-	stands := slices.DeleteFunc(messages(a.before), func(m message) bool { return m.ID == d.MessageID })
+	stands := slices.DeleteFunc(messages(a.before), func(m message) bool { return slices.Contains(gone, m.ID) })
 	return append(list, a.values(stands, a.before.State)...)
 }
 

@@ -43,6 +43,8 @@ var all = []Scenario{
 		About: "The worker is lost in mid-message; another one takes the attempt back and answers anew."},
 	{Name: "discarded", Ends: event.RunCompleted, play: discarded,
 		About: "Two attempts of the model break off, one while it thinks, one in a tool call's arguments."},
+	{Name: "elsewhere", Ends: event.RunCompleted, play: elsewhere,
+		About: "An agent that lives elsewhere runs its own tools within one step; its worker is lost, and all that it said, results and state too, is taken back."},
 	{Name: "large-result", Ends: event.RunCompleted, play: largeResult,
 		About: "A tool returns 3 MB: its head is in the log, the whole in an artifact."},
 	{Name: "unicode", Ends: event.RunCompleted, play: unicode,
@@ -296,6 +298,52 @@ func discarded(w *script) {
 	id := w.msg
 	w.finishMessage()
 	w.complete(id)
+}
+
+// elsewhere is a step with several messages, of which all but the last have been
+// completed when they are taken back.
+func elsewhere(w *script) {
+	w.add(event.StateSnapshot, event.StateSnapshotData{State: json.RawMessage(`{"n":1}`)})
+	w.startStep()
+	w.mark(event.RemoteMark{Leg: 1})
+	w.leg()
+	w.write("It ", "is")
+	w.lost()
+	w.discard("worker_lost", 1)
+	w.takesBack(w.last, "worker_lost", 1)
+	w.add(event.StateSnapshot, event.StateSnapshotData{State: json.RawMessage(`{"n":1}`)})
+	w.leg()
+	w.write("It is ", "found.")
+	id := w.msg
+	w.closeMessage()
+	w.forget()
+	w.mark(event.RemoteMark{Leg: 1, Ended: true})
+	w.endStep(event.FinishStop)
+	w.complete(id)
+}
+
+// leg says something, and calls tools that run elsewhere.
+func (w *script) leg() {
+	w.think(true, "I had better look.")
+	w.write("I look ", "it up.")
+	found := w.begins("search", event.ByRemote, false)
+	w.argue(found, `{"q":`, `"mars"}`)
+	lost := w.begins("fetch", event.ByRemote, false)
+	w.argue(lost, `{}`)
+	for _, c := range w.calls {
+		w.put(event.ToolArgs, c.internal, w.runID(), event.ToolArgsData{CallID: c.id, Name: c.name, Index: c.index, Args: c.args})
+	}
+	w.last = w.msg
+	w.closeMessage()
+	w.forget()
+	w.fails(lost, event.CodeToolError, event.OutcomeFailed, "nothing there")
+	w.progress(found, 1, 2, "half")
+	w.returns(found, event.ToolCompletedData{Content: []event.Part{event.TextPart("a planet")}})
+	w.add(event.StateDelta, event.StateDeltaData{Patch: json.RawMessage(`[{"op":"replace","path":"/n","value":2}]`)})
+}
+
+func (w *script) mark(m event.RemoteMark) {
+	w.put(event.Custom, true, w.runID(), event.CustomData{Name: event.RemoteEvent, Value: event.Encode(m)})
 }
 
 func largeResult(w *script) {

@@ -23,6 +23,7 @@ type script struct {
 	command string
 
 	msg     string // the message that the model writes
+	last    string // the one before, of an agent that lives elsewhere
 	parts   []event.Part
 	open    string // reasoning
 	thought string
@@ -208,8 +209,12 @@ func (w *script) discard(reason string, retry int) {
 	if id == "" {
 		id = w.id("msg")
 	}
-	w.add(event.MessageDiscarded, event.MessageDiscardedData{MessageID: id, Reason: reason, Retry: retry})
+	w.takesBack(id, reason, retry)
 	w.forget()
+}
+
+func (w *script) takesBack(messageID, reason string, retry int) {
+	w.add(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry})
 }
 
 // starts writes tool.running.
