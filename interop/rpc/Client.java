@@ -115,7 +115,10 @@ public class Client {
 			var message = (String) e.get("message_id");
 			switch (type) {
 				case "message_before" -> deltas.merge(message, e.get("delta"), (a, b) -> (String) a + b);
-				case "message_discarded" -> deltas.remove(message);
+				case "message_discarded" -> {
+					deltas.remove(message);
+					whole.remove(message);
+				}
 				case "message_after" -> whole.put(message, e.get("text"));
 				case "tool_call" -> calls.add(e.get("call_id") + " " + e.get("name"));
 				case "tool_result" -> results.add(e.get("call_id") + " " + e.get("status"));

@@ -77,6 +77,7 @@ class Run:
                 self.deltas[e["message_id"]] = self.deltas.get(e["message_id"], "") + e["delta"]
             case "message_discarded":
                 self.deltas.pop(e["message_id"], None)
+                self.whole.pop(e["message_id"], None)
             case "message_after":
                 self.whole[e["message_id"]] = e["text"]
             case "tool_call":
