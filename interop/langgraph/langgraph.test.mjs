@@ -66,7 +66,7 @@ for (const { name, ends } of scenarios) {
     }
     const parked = name === 'approval' || name === 'client-tool'
     await runState(at.run, (s) => parked ? /^waiting/.test(s.status) : /completed|failed|cancelled/.test(s.status))
-    const few = ['text', 'tools', 'failure', 'approval', 'discarded'].includes(name) ? () => true : (k) => k % 4 === 1
+    const few = ['text', 'tools', 'failure', 'approval', 'discarded'].includes(name) ? () => true : (k) => k % (name === 'large-result' ? 12 : 4) === 1
     const { state } = await everyCut((base) => join(base, at), { only: few })
     assert.equal(state.parts.at(-1)[0], lasts[ends])
     if (name in texts) {
@@ -75,7 +75,7 @@ for (const { name, ends } of scenarios) {
       assert.equal(said(state.chunks), texts[name].replace(/^$/, ''), 'chunks make the same')
     }
     more[name]?.(state)
-    const control = await offByOne((base) => join(base, at), { only: (k) => k % 5 === 1 })
+    const control = await offByOne((base) => join(base, at), { only: (k) => k % (name === 'large-result' ? 12 : 5) === 1 })
     assert.equal(control.wrong, control.cuts, 'one message too early is noticed')
   })
 }
