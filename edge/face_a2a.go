@@ -30,6 +30,7 @@ const a2aVersion = "1.0"
 var a2aMethods = map[string]func(*Server, *http.Request, *call, *rpcCall) (any, error){
 	"SendMessage": (*Server).a2aSend,
 	"GetTask":     (*Server).a2aGet,
+	"ListTasks":   (*Server).a2aList,
 	"CancelTask":  (*Server).a2aCancel,
 }
 
@@ -41,7 +42,6 @@ var a2aStreams = map[string]func(*Server, *http.Request, *call, *rpcCall) (*a2aT
 
 // a2aRefused are methods of the protocol that are not offered, and why.
 var a2aRefused = map[string]*a2aError{
-	"ListTasks":                        a2aUnsupported("tasks are listed by GET /v1/runs?session_id=CONTEXT, and read one by one with GetTask"),
 	"GetExtendedAgentCard":             a2aUnsupported("there is no extended card: the public one says everything"),
 	"CreateTaskPushNotificationConfig": a2aNoPush,
 	"GetTaskPushNotificationConfig":    a2aNoPush,
@@ -92,7 +92,7 @@ func checkA2A(r *http.Request, q *rpcCall) error {
 		return a2aRefused[q.Method]
 	case !known:
 		return &a2aError{code: rpcMethod, text: "there is no method " + q.Method +
-			"; use SendMessage, SendStreamingMessage, GetTask, CancelTask or SubscribeToTask"}
+			"; use SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask or SubscribeToTask"}
 	}
 	return nil
 }

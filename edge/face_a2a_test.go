@@ -95,6 +95,9 @@ func TestA2ARefusals(t *testing.T) {
 		{"message/send", `{}`, "", -32009, "SendMessage"},
 		{"Sing", `{}`, "", -32601, "SubscribeToTask"},
 		{"ListTasks", `{}`, "1.0", -32004, "GET /v1/runs"},
+		{"ListTasks", `{"contextId":"c","pageSize":1000}`, "1.0", -32602, "1 to 100"},
+		{"ListTasks", `{"contextId":"c","pageToken":"x"}`, "1.0", -32602, "start without"},
+		{"ListTasks", `{"contextId":"c","statusTimestampAfter":"x"}`, "1.0", -32602, "no time"},
 		{"GetExtendedAgentCard", `{}`, "1.0", -32004, "no extended card"},
 		{"CreateTaskPushNotificationConfig", `{}`, "1.0", -32003, "SubscribeToTask"},
 		{"SendMessage", `{"configuration":{"taskPushNotificationConfig":{"url":"http://x"}},"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`, "1.0", -32003, "push"},
@@ -245,6 +248,9 @@ func TestA2ATenants(t *testing.T) {
 		if got := e.a2a(c[0], c[1], "Authorization", b); got.Error == nil || got.Error.Code != -32001 || strings.Contains(got.Error.Message, "secret") {
 			t.Errorf("%s: %+v", c[0], got)
 		}
+	}
+	if got := as[struct{ Result struct{ TotalSize int } }](t, wantStatus(t, e.do("POST", "/a2a/demo", call(1, "ListTasks", `{"contextId":"ctx"}`), "Authorization", b), 200)); got.Result.TotalSize != 0 {
+		t.Errorf("b lists %+v", got)
 	}
 	// The same ids of b's are b's own.
 	if mine := e.a2a("SendMessage", a2aSays("m1", `[{"text":"of b"}]`, `,"contextId":"ctx"`), "Authorization", b).Result.Task; mine == nil || mine.ID == task.ID || len(mine.History) != 1 {

@@ -83,7 +83,8 @@ describe('the plain views', { skip: noPython() }, () => {
       await inTurn(scenarios, view.parallel ?? 2, async (sc) => {
         const path = await play(sc.name)
         if (name === 'v1' && sc.name === 'empty') return view.check(await v1.read(edges[0], path), sc) // one message: nothing to cut
-        const { state } = await everyCut((url) => readers[name](url, path), { parallel: view.parallel })
+        const all = ['text', 'tools', 'takeover', 'failure', 'client-tool'].includes(sc.name)
+        const { state } = await everyCut((url) => readers[name](url, path), { parallel: view.parallel, only: (k) => all || k % 3 === 1 })
         view.check(state, sc)
         if (sc.name === 'text') assert.deepEqual(view.hello(state), ['Hello, world.'])
       })

@@ -86,7 +86,7 @@ const AllHistory = -1
 // no events. history is how many of the last messages are wanted.
 func (d Dialect) Task(s *event.Session, run *event.Run, history int) Task {
 	s = s.View()
-	t := Task{ID: run.RunID, ContextID: s.SessionID, Status: d.statusOf(s, run), Artifacts: artifactsOf(s, run, d.Base),
+	t := Task{ID: run.RunID, ContextID: s.SessionID, Status: d.Status(s, run), Artifacts: artifactsOf(s, run, d.Base),
 		Metadata: &metadata{about{Agent: run.Agent, TraceID: run.TraceID, FinishReason: run.FinishReason}}}
 	if run.Status.Terminal() {
 		t.Metadata.Runlog.Usage = &run.Usage
@@ -102,7 +102,8 @@ func (d Dialect) Task(s *event.Session, run *event.Run, history int) Task {
 	return t
 }
 
-func (d Dialect) statusOf(s *event.Session, run *event.Run) Status {
+// Status is where the task of a run stands.
+func (d Dialect) Status(s *event.Session, run *event.Run) Status {
 	switch {
 	case run.Status == event.Pending || run.StartedAt == nil && !run.Status.Terminal():
 		return Status{State: Submitted}
