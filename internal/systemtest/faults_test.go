@@ -188,7 +188,7 @@ func (c *gathering) flow(t *testing.T, after string) {
 	for i, m := range c.sessions {
 		before[i] = m.seen.Load()
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * patience); ; time.Sleep(20 * time.Millisecond) {
 		still = still[:0]
 		for i, m := range c.sessions {
 			if m.seen.Load() < before[i]+2 {
