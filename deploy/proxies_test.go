@@ -219,7 +219,7 @@ func lockstep(ctx context.Context, s *scribe, next func() (string, error)) error
 	for range 10 {
 		id, err := next()
 		if err != nil || id != fmt.Sprint(s.seq) {
-			return fmt.Errorf("event %d came as %q: %w", s.seq, id, err)
+			return errors.Join(fmt.Errorf("event %d came as %q", s.seq, id), err)
 		}
 		if !wrote.IsZero() {
 			soonest = min(soonest, time.Since(wrote))
@@ -375,7 +375,7 @@ func send(ctx context.Context, method, url string, body io.Reader, header ...str
 func put(ctx context.Context, url string, body io.Reader) (string, error) {
 	resp, got, err := send(ctx, http.MethodPost, url+"/v1/artifacts?name=x", body, "Content-Type", "application/json")
 	if err != nil || resp.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("upload: %v %w", status(resp), err)
+		return "", errors.Join(fmt.Errorf("upload: %s", status(resp)), err)
 	}
 	var info struct{ URL string }
 	return info.URL, errors.Join(json.Unmarshal(got, &info))
@@ -397,16 +397,16 @@ func ranges(ctx context.Context, _ *front, url, _ string) error {
 	for given, want := range map[string]string{"bytes=0-9": "206 0123456789", "bytes=-3": "206 789", "bytes=19995-": "206 56789", "bytes=20000-": "416 "} {
 		resp, got, err := send(ctx, http.MethodGet, url+path, nil, "Range", given, "Accept-Encoding", "gzip")
 		if err != nil || !strings.HasPrefix(fmt.Sprintf("%d %s", resp.StatusCode, got), want) {
-			return fmt.Errorf("%s: %v %.40q, want %s: %w", given, status(resp), got, want, err)
+			return errors.Join(fmt.Errorf("%s: %s %.40q, want %s", given, status(resp), got, want), err)
 		}
 	}
 	resp, got, err := send(ctx, http.MethodGet, url+path, nil, "Accept-Encoding", "gzip")
 	if err != nil || !bytes.Equal(got, content) || resp.ContentLength != int64(len(content)) || !strings.HasPrefix(resp.Header.Get("ETag"), `"`) {
-		return fmt.Errorf("all of it: %v, %d bytes, ETag %s: %w", status(resp), len(got), resp.Header.Get("ETag"), err)
+		return errors.Join(fmt.Errorf("all of it: %s, %d bytes", status(resp), len(got)), err)
 	}
 	resp, _, err = send(ctx, http.MethodGet, url+path, nil, "If-None-Match", resp.Header.Get("ETag"))
 	if err != nil || resp.StatusCode != http.StatusNotModified {
-		return fmt.Errorf("not modified: %v %w", status(resp), err)
+		return errors.Join(fmt.Errorf("not modified: %s", status(resp)), err)
 	}
 	return nil
 }
@@ -422,7 +422,7 @@ func uploads(ctx context.Context, _ *front, url, _ string) error {
 		}
 		_, got, err := send(ctx, http.MethodGet, url+path, nil)
 		if err != nil || !bytes.Equal(got, content) {
-			return fmt.Errorf("%d bytes came back: %w", len(got), err)
+			return errors.Join(fmt.Errorf("%d bytes came back", len(got)), err)
 		}
 	}
 	return nil

@@ -10,12 +10,9 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Where an edge takes no more streams: the share of its memory that is in use for
-// good, and the viewers that wait for their turn to read the log.
-const (
-	memoryFull = 0.85
-	maxReaders = 10_000
-)
+// memoryFull is the share of its memory that an edge may have in use for good
+// before it takes no more streams.
+const memoryFull = 0.85
 
 // overload says why the edge takes no more streams, before it collapses under
 // them. Those that are open go on.
@@ -24,7 +21,7 @@ func (s *Server) overload() error {
 		s.memory.collect(time.Now())
 		return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
 	}
-	if s.hub.Waiting() >= maxReaders {
+	if s.hub.Busy() {
 		return s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
 	}
 	return nil

@@ -30,6 +30,7 @@ type Options struct {
 	Linger       time.Duration // how long a topic without viewers stays, default 10 s
 	PageBytes    int           // what a viewer reads from the log at once, default 256 KiB
 	PageReaders  int           // reads of the log at once, default 32
+	PageQueue    int           // viewers that read the log or wait for their turn, before Busy says so, default 10,000
 	Ping         time.Duration // silence after which a stream shows that it is alive, default 15 s
 	Heartbeat    time.Duration // the same while a run is under way, default 5 s
 	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
@@ -55,6 +56,7 @@ func (o *Options) setDefaults() {
 	o.Linger = orDefault(o.Linger, 10*time.Second)
 	o.PageBytes = orDefault(o.PageBytes, 256<<10)
 	o.PageReaders = orDefault(o.PageReaders, 32)
+	o.PageQueue = orDefault(o.PageQueue, 10_000)
 	o.Ping = orDefault(o.Ping, 15*time.Second)
 	o.Heartbeat = orDefault(o.Heartbeat, 5*time.Second)
 	o.CheckHead = orDefault(o.CheckHead, 15*time.Second)
@@ -77,7 +79,7 @@ type Hub struct {
 	live  *eventlog.Live
 	opts  Options
 	pages chan struct{} // bounds how many pages are read at once
-	queue atomic.Int64  // viewers that wait for that
+	queue atomic.Int64  // viewers that do so or wait for it
 	rings budget
 	told  queue // rows of parked viewers that have something to do
 	lot   lot
@@ -224,8 +226,9 @@ func (h *Hub) Close() {
 	}
 }
 
-// Waiting is the number of viewers that wait for their turn to read the log.
-func (h *Hub) Waiting() int { return int(h.queue.Load()) }
+// Busy reports whether so many viewers are catching up that more had better go
+// elsewhere.
+func (h *Hub) Busy() bool { return int(h.queue.Load()) >= h.opts.PageQueue }
 
 // Topics is the number of sessions watched.
 func (h *Hub) Topics() int {
