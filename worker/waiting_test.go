@@ -232,3 +232,24 @@ func TestQueuePolicies(t *testing.T) {
 	}
 	b.events()
 }
+
+// Pending work ends by itself: a client that does not answer fails its call, and
+// what has queued up behind the run begins, though the worker that parked it is gone.
+func TestAClientThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
+	b := newBench(t, time.Second)
+	client := tool.Client{ClientTool: event.ClientTool{Name: "pick"}, Wait: 1500 * time.Millisecond}
+	first := b.worker(calls("pick"), client)
+	b.invoke("run_1", "hi")
+	b.parked()
+	b.invoke("run_2", "and then")
+	b.until("the queue", func(s *event.Session) bool { return s.Run("run_2") != nil })
+	first.cut()
+	b.worker(calls("pick"), client)
+	s, run := b.ended("run_1")
+	if c := s.Call("call_0"); run.Status != event.Completed || c.Code != event.CodeExpired || c.Outcome != event.OutcomeUnknown {
+		t.Errorf("run is %s; the call is %+v", run.Status, c)
+	}
+	if _, run := b.ended("run_2"); run.Status != event.Completed {
+		t.Errorf("the run behind it is %+v", run)
+	}
+}
