@@ -56,7 +56,7 @@ type worker struct {
 func startLane(t testing.TB) *lane {
 	t.Helper()
 	nats := testservers.NATS(t, 1)
-	l := &lane{t: t, dir: t.TempDir(), pulse: startPulse(t), models: map[string]*outcome{}}
+	l := &lane{t: t, dir: t.TempDir(), models: map[string]*outcome{}}
 	l.env = []string{
 		"RUNLOG_CATALOG_URL=sqlite:" + filepath.Join(l.dir, "catalog.db"), "RUNLOG_ARTIFACTS_URL=dir:" + filepath.Join(l.dir, "artifacts"),
 		"RUNLOG_AGENTS=" + agentFiles(t, l.ledger()), "RUNLOG_LEASE=" + lease.String(), "RUNLOG_LOG=info", "RUNLOG_SLOTS=8", "RUNLOG_PING=1s",
@@ -100,6 +100,7 @@ func (l *lane) inspect(url string) {
 	if l.log, err = eventlog.Inspect(ctx, nc, eventlog.Options{}); err != nil {
 		l.t.Fatal(err)
 	}
+	l.pulse = startPulse(l.t, l.log)
 	l.auditor = audit.New(l.log, audit.Options{Grace: time.Nanosecond})
 }
 
@@ -141,7 +142,8 @@ func agentFiles(t testing.TB, ledger string) string {
 	return dir
 }
 
-// A pulse notices when a machine is so busy that everything stands still.
+// A pulse notices when a machine is so busy that everything stands still: the test
+// itself, or the server that all of it goes through.
 type pulse struct {
 	mu    sync.Mutex
 	beats []time.Time
@@ -149,17 +151,19 @@ type pulse struct {
 
 const beat = 20 * time.Millisecond
 
-func startPulse(t testing.TB) *pulse {
+// startPulse beats as long as log answers, and the test goes on.
+func startPulse(t testing.TB, log *eventlog.Log) *pulse {
 	p := &pulse{}
 	tick := time.NewTicker(beat)
-	stop := make(chan struct{})
-	t.Cleanup(func() { tick.Stop(); close(stop) })
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(func() { tick.Stop(); stop() })
 	go func() {
 		for {
 			select {
-			case <-stop:
+			case <-ctx.Done():
 				return
 			case <-tick.C:
+				_ = log.Ping(ctx) // it takes as long as it takes
 				p.mu.Lock()
 				p.beats = append(p.beats, time.Now())
 				p.mu.Unlock()
