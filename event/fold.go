@@ -200,7 +200,7 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 			a.Status = Abandoned
 		}
 	}
-	s.Book.Reasoning = nil // of a message that never began
+	s.thoughtBy(e.RunID) // of a message that never began
 	s.dequeue(e.RunID)
 	s.progressed()
 	return r
@@ -231,8 +231,7 @@ func (s *Session) messageStarted(e Event, d MessageStartedData) {
 	if r := s.runs[e.RunID]; r != nil {
 		r.Book.said(d.MessageID)
 	}
-	m.Parts = append(m.Parts, s.Book.Reasoning...)
-	s.Book.Reasoning = nil
+	m.Parts = append(m.Parts, s.thoughtBy(e.RunID)...)
 }
 
 func (s *Session) message(e Event, id string, role Role) *Message {
@@ -280,7 +279,7 @@ func (s *Session) messageDiscarded(e Event, d MessageDiscardedData) {
 			r.Book.lose()
 		}
 	}
-	s.Book.Reasoning = nil
+	s.thoughtBy(e.RunID)
 	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.MessageID == d.MessageID })
 	s.ToolCalls = slices.DeleteFunc(s.ToolCalls, func(c *ToolCall) bool {
 		if c.MessageID == d.MessageID {
@@ -298,7 +297,24 @@ func (s *Session) reasoningStarted(e Event, d ReasoningStartedData) {
 		m.Parts = append(m.Parts, p)
 		return
 	}
+	s.Book.Thinking = e.RunID
 	s.Book.Reasoning = append(s.Book.Reasoning, p)
+}
+
+// Thinks reports that the reasoning of a message that has not begun is a run's.
+// Runs that go on side by side speak one at a time.
+func (s *Session) Thinks(runID string) bool {
+	return s.Book.Thinking == runID || s.Book.Thinking == ""
+}
+
+// thoughtBy takes the reasoning out of the book if it is the run's.
+func (s *Session) thoughtBy(runID string) []*Part {
+	if !s.Thinks(runID) {
+		return nil
+	}
+	parts := s.Book.Reasoning
+	s.Book.Reasoning, s.Book.Thinking = nil, ""
+	return parts
 }
 
 // streaming is the message that the model is writing, if one is open.

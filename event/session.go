@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes when the same events fold to another Session, so that
 // stored snapshots of an older fold are made anew.
-const FoldVersion = 3
+const FoldVersion = 4
 
 // keptCommands is how many command ids a session remembers, so that a command
 // delivered again is known (its inbox entry outlives it by seconds, not by this).
@@ -46,6 +46,7 @@ type Book struct {
 	Commands  []string  `json:"commands,omitempty"`
 	Queue     []*Queued `json:"queue,omitempty"`     // runs that wait their turn, in order
 	Reasoning []*Part   `json:"reasoning,omitempty"` // of the message that has not started yet
+	Thinking  string    `json:"thinking,omitempty"`  // the run whose reasoning it is
 	Claim     *Claim    `json:"claim,omitempty"`     // the last one
 	// Claims counts claims since the last step or tool result: a session that
 	// kills its workers never makes progress.

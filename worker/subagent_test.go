@@ -148,14 +148,15 @@ func TestASubAgentIsCancelledWithItsParent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var started atomic.Int32
-	stopped := make(chan struct{}, 1)
+	stopped := make(chan struct{}, 2)
 	b.ensemble(named1(t, "a", delegates(2), subB()), named1(t, "b", hangs(&started, stopped)))
 	b.invoke("run_1", "hi")
-	b.until("the sub-agent", func(*event.Session) bool { return started.Load() == 1 })
+	b.until("the sub-agents", func(*event.Session) bool { return started.Load() == 2 })
 	b.cancelRun("run_1")
 	<-stopped
+	<-stopped
 	s, run := b.ended("run_1")
-	if c := child(s, 0); run.Status != event.Cancelled || c.Status != event.Cancelled || child(s, 1) != nil {
+	if run.Status != event.Cancelled || child(s, 0).Status != event.Cancelled || child(s, 1).Status != event.Cancelled {
 		t.Errorf("the fold is %s", s.Encode())
 	}
 	for _, c := range s.ToolCalls {

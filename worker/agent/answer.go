@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -46,6 +47,8 @@ type answer struct {
 	index     int // of the message in its session
 	view      *event.Session
 	executor  func(name string) event.Executor
+	ready     bool          // the run has the floor
+	waiting   []model.Chunk // until then
 
 	mu      sync.Mutex // the window's timer writes too
 	started bool
@@ -87,9 +90,59 @@ func newAnswer(r *Run, view *event.Session) *answer {
 func (a *answer) take(c model.Chunk) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.err != nil {
+	switch {
+	case a.err != nil:
 		return a.err
+	case !a.ready && !a.run.maySpeak():
+		return a.later(c)
 	}
+	if err := a.begin(); err != nil {
+		return err
+	}
+	return a.write(c)
+}
+
+// later keeps a chunk until another run under the same one has spoken: the model
+// is heard meanwhile, or its server would think that nobody listens.
+func (a *answer) later(c model.Chunk) error {
+	if a.size += encodedLen(c.Text); a.size > maxAnswer {
+		return tooLong("answer", maxAnswer)
+	}
+	a.waiting = append(a.waiting, c)
+	return nil
+}
+
+// begin writes what has waited. The run has the floor.
+func (a *answer) begin() error {
+	if a.ready {
+		return nil
+	}
+	a.ready, a.size = true, 0
+	if a.run.parent != nil { // others have spoken since
+		a.view = a.run.Journal.View()
+		a.index = len(a.view.Messages)
+	}
+	waiting := a.waiting
+	a.waiting = nil
+	for _, c := range waiting {
+		if err := a.write(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp waits for the floor and writes what has waited.
+func (a *answer) catchUp(ctx context.Context) error {
+	if err := a.run.speak(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.begin()
+}
+
+func (a *answer) write(c model.Chunk) error {
 	switch c.Kind {
 	case model.Text:
 		return a.grow(event.PartText, c.Text)

@@ -137,8 +137,13 @@ func spentIn(view *event.Session) (s Budget) {
 	return s
 }
 
+// consumed is what a run has used, and what is reserved for the step that it is
+// in.
 func consumed(run *event.Run) (tokens int64, cost float64) {
-	return run.Usage.InputTokens + run.Usage.OutputTokens + run.Book.Lost.Tokens, run.Usage.CostUSD + run.Book.Lost.CostUSD
+	if r := run.Book.Reserved; r != nil && run.Book.InStep {
+		tokens, cost = r.Tokens, r.CostUSD
+	}
+	return tokens + run.Usage.InputTokens + run.Usage.OutputTokens + run.Book.Lost.Tokens, cost + run.Usage.CostUSD + run.Book.Lost.CostUSD
 }
 
 // worked is how long a run took, without its waits for people.

@@ -21,22 +21,33 @@ const maxRetryAfter = 2 * time.Minute
 // a worker left unanswered goes on under its old number.
 func (r *Run) modelStep(ctx context.Context, view *event.Session, run *event.Run) error {
 	r.fallback = min(run.Book.Fallback, len(r.agent.Fallback))
-	req, err := r.request(ctx, view, run)
-	if err != nil {
+	if err := r.listTools(ctx); err != nil {
 		return err
 	}
-	step := run.Book.Step
-	if !run.Book.InStep {
-		step++
-		if err := r.Journal.Append(r.stepStarted(step, req)); err != nil {
-			return err
-		}
+	req, step, err := r.beginStep(view, run)
+	if err != nil {
+		return err
 	}
 	// The claim must be in the log before the model costs anything.
 	if err := r.Journal.Sync(ctx); err != nil {
 		return err
 	}
 	return r.ask(ctx, req, step)
+}
+
+// beginStep reserves what the step takes, and says so in the log before another
+// run under the same one looks at the budgets.
+func (r *Run) beginStep(view *event.Session, run *event.Run) (req request, step int, err error) {
+	r.floor.spending.Lock()
+	defer r.floor.spending.Unlock()
+	if r.parent != nil {
+		view = r.Journal.View()
+	}
+	if req, err = r.request(view, run); err != nil || run.Book.InStep {
+		return req, run.Book.Step, err
+	}
+	step = run.Book.Step + 1
+	return req, step, r.Journal.Append(r.stepStarted(step, req))
 }
 
 func (r *Run) stepStarted(step int, req request) event.Event {
@@ -52,12 +63,9 @@ type request struct {
 
 // request puts the model's request together. It fits the model's context and
 // the run's budgets.
-func (r *Run) request(ctx context.Context, view *event.Session, run *event.Run) (request, error) {
+func (r *Run) request(view *event.Session, run *event.Run) (request, error) {
 	system, err := r.agent.prompt(view, run)
 	if err != nil {
-		return request{}, err
-	}
-	if err := r.listTools(ctx); err != nil {
 		return request{}, err
 	}
 	m := r.model()
@@ -122,7 +130,9 @@ func (r *Run) ask(ctx context.Context, req request, step int) error {
 		result, err := r.stream(ctx, req.Request, a)
 		result.Usage.CostUSD = r.model().price.of(result.Usage)
 		if err == nil {
-			return a.complete(step, req.finished(result))
+			err := a.complete(step, req.finished(result))
+			r.hush()
+			return err
 		}
 		if errors.Is(err, ErrDrained) {
 			a.drop()
@@ -143,6 +153,7 @@ func (r *Run) ask(ctx context.Context, req request, step int) error {
 		if err := a.discard(string(fault.Code), retry, last && !next); err != nil {
 			return err
 		}
+		r.hush()
 		if next {
 			return r.fallBack(step)
 		}
@@ -187,6 +198,9 @@ func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.R
 	result, err := r.model().Stream(ctx, req, a.take)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDrained) {
 		return result, ErrDrained
+	}
+	if err == nil {
+		err = a.catchUp(ctx)
 	}
 	if err != nil {
 		return result, err

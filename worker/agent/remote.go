@@ -17,7 +17,7 @@ import (
 // for what the last leg asked for.
 func (r *Run) remoteStep(ctx context.Context, view *event.Session, run *event.Run) (done bool, err error) {
 	if run.Book.InStep {
-		return false, r.leg(ctx, view, run)
+		return false, r.leg(ctx, run)
 	}
 	if asked := r.asked(view, run); len(asked) > 0 || waits(view, r.id) {
 		if err := r.listTools(ctx); err != nil {
@@ -32,7 +32,7 @@ func (r *Run) remoteStep(ctx context.Context, view *event.Session, run *event.Ru
 	if m := run.Book.Remote; m != nil && m.Ended && run.Book.Finish == event.FinishStop && (answer == nil || !steered(view, answer)) {
 		return r.complete(ctx, view, run)
 	}
-	return false, r.leg(ctx, view, run)
+	return false, r.leg(ctx, run)
 }
 
 // asked are the approvals that the agent wants and nobody was asked for.
@@ -66,7 +66,7 @@ func waits(view *event.Session, runID string) bool {
 
 // leg asks the agent, with retries, and logs what it says. A leg that a worker
 // left goes on under its old number: the agent is asked anew, with the same key.
-func (r *Run) leg(ctx context.Context, view *event.Session, run *event.Run) error {
+func (r *Run) leg(ctx context.Context, run *event.Run) error {
 	if run.Book.InStep && r.agent.Definition.OnCrash == tool.Fail {
 		return &Failure{Code: event.CodeInterrupted, Message: "the worker was lost while the agent was at work, and on_crash is fail: what it was doing may have had its effect"}
 	}
@@ -74,7 +74,7 @@ func (r *Run) leg(ctx context.Context, view *event.Session, run *event.Run) erro
 		return err
 	}
 	if !run.Book.InStep {
-		if err := r.beginLeg(view, run); err != nil {
+		if err := r.beginLeg(); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,11 @@ func (r *Run) leg(ctx context.Context, view *event.Session, run *event.Run) erro
 	}
 }
 
-func (r *Run) beginLeg(view *event.Session, run *event.Run) error {
+func (r *Run) beginLeg() error {
+	r.floor.spending.Lock()
+	defer r.floor.spending.Unlock()
+	view := r.Journal.View()
+	run := view.Run(r.id)
 	if _, err := r.reserve(view, 0); err != nil {
 		return err
 	}
@@ -119,7 +123,8 @@ func (r *Run) mark(m event.RemoteMark) event.Event {
 // taken back, and again says when.
 func (r *Run) attempt(ctx context.Context, retry int) (again *model.Error, err error) {
 	view := r.Journal.View()
-	l := newLeg(r, view.Run(r.id))
+	l := newLeg(ctx, r, view.Run(r.id))
+	defer r.hush()
 	err = r.agent.Remote.Run(ctx, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
 	if err == nil {
 		err = l.end()
@@ -143,6 +148,9 @@ func (r *Run) attempt(ctx context.Context, retry int) (again *model.Error, err e
 		return nil, errors.Join(l.abandon(fault), &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable})
 	}
 	l.drop()
+	if err := r.speak(ctx); err != nil {
+		return nil, err
+	}
 	return fault, r.Journal.Append(r.takenBack(r.Journal.View(), string(fault.Code), retry)...)
 }
 

@@ -17,6 +17,7 @@ import (
 // A leg turns what an agent that lives elsewhere says into events. Its messages
 // follow one another: what belongs to an earlier one begins a new one.
 type leg struct {
+	ctx      context.Context // of the attempt
 	run      *Run
 	step     int
 	mark     event.RemoteMark
@@ -31,9 +32,9 @@ type leg struct {
 	spoke    bool
 }
 
-func newLeg(r *Run, run *event.Run) *leg {
+func newLeg(ctx context.Context, r *Run, run *event.Run) *leg {
 	m := run.Book.Remote
-	return &leg{run: r, step: run.Book.Step, mark: m.RemoteMark, gone: m.Gone, calls: map[string]string{}, progress: map[string]*progressLog{}}
+	return &leg{ctx: ctx, run: r, step: run.Book.Step, mark: m.RemoteMark, gone: m.Gone, calls: map[string]string{}, progress: map[string]*progressLog{}}
 }
 
 // say logs one saying.
@@ -92,6 +93,9 @@ func (l *leg) open(messageID string) error {
 		if err := l.close(); err != nil {
 			return err
 		}
+		if err := l.run.speak(l.ctx); err != nil {
+			return err
+		}
 		l.answer, l.index = newAnswer(l.run, l.run.Journal.View()), map[string]int{}
 	}
 	l.id = messageID
@@ -114,7 +118,9 @@ func (l *leg) close() error {
 		return nil
 	}
 	l.answer, l.id = nil, ""
-	return a.end()
+	err := a.end()
+	l.run.hush()
+	return err
 }
 
 func (l *leg) call(s remote.Call) error {
@@ -249,6 +255,9 @@ func (l *leg) overdrawn(b *overBudget) error {
 	var out []event.Event
 	if b.pause {
 		l.drop()
+		if err := l.run.speak(l.ctx); err != nil {
+			return err
+		}
 		out = l.run.takenBack(l.run.Journal.View(), string(event.CodeBudget), 0)
 	} else if err := l.close(); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/tool"
@@ -18,9 +17,10 @@ type Run struct {
 	agent    *Agent
 	id       string
 	traceID  string
-	parent   *Run       // of a sub-agent's run
-	internal bool       // clients see nothing of it
-	turns    sync.Mutex // held by the run under this one that goes on
+	parent   *Run   // of a sub-agent's run
+	floor    *floor // shared by all under one run
+	speaks   bool   // it has the floor
+	internal bool   // clients see nothing of it
 	config   event.RunConfig
 	limits   Limits
 	emit     emit
@@ -76,7 +76,7 @@ func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps
 
 func prepare(a *Agent, run *event.Run, signals Signals, deps Deps) *Run {
 	r := &Run{Deps: deps, agent: a, id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal,
-		rawArgs: map[string]string{}, signals: signals, draining: signals.Drain}
+		rawArgs: map[string]string{}, signals: signals, draining: signals.Drain, floor: newFloor()}
 	if run.Book.Config != nil {
 		r.config = *run.Book.Config
 	}
@@ -91,6 +91,7 @@ func prepare(a *Agent, run *event.Run, signals Signals, deps Deps) *Run {
 func (r *Run) carryOn(ctx context.Context) error {
 	ctx, cancel := r.bounded(ctx, r.Journal.View())
 	defer cancel()
+	defer r.hush()
 	return r.finish(ctx, r.steps(ctx))
 }
 
@@ -241,7 +242,7 @@ func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.E
 			open = m.MessageID
 		}
 	}
-	if open == "" && len(view.Book.Reasoning) > 0 { // its message had not begun
+	if open == "" && len(view.Book.Reasoning) > 0 && view.Thinks(r.id) { // its message had not begun
 		open = event.NewID("msg")
 	}
 	if open != "" {

@@ -46,18 +46,18 @@ func (s subAgent) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 // sub runs another agent for the call, as a run of its own inside this one, and
 // gives its answer. What a lost worker began goes on: the nth time that the call
-// asks is the nth run under it, whatever it asks for then. Runs under one run
-// follow one another.
+// asks is the nth run under it, whatever it asks for then. Runs of one call follow
+// one another, those of several calls go on side by side.
 func (t *toolCall) sub(ctx context.Context, name, input string) (tool.Result, error) {
-	t.run.turns.Lock()
-	defer t.run.turns.Unlock()
+	t.asking.Lock()
+	defer t.asking.Unlock()
 	switch {
 	case context.Cause(ctx) != nil:
 		return tool.Result{}, context.Cause(ctx)
 	case t.run.begun():
 		return tool.Result{}, ErrDrained
 	}
-	id, problem, err := t.child(name, input)
+	id, problem, err := t.child(ctx, name, input)
 	switch {
 	case err != nil:
 		return tool.Result{}, err
@@ -77,7 +77,7 @@ func (t *toolCall) sub(ctx context.Context, name, input string) (tool.Result, er
 }
 
 // child finds the run that the call asks for, or starts it.
-func (t *toolCall) child(name, input string) (id, problem string, err error) {
+func (t *toolCall) child(ctx context.Context, name, input string) (id, problem string, err error) {
 	if run := childOf(t.run.Journal.View(), t.call, t.children); run != nil {
 		return run.RunID, "", nil
 	}
@@ -89,6 +89,10 @@ func (t *toolCall) child(name, input string) (id, problem string, err error) {
 	}
 	c := &Run{id: event.NewID("run"), traceID: t.run.traceID, internal: t.run.internal || !t.run.emit.subagents()}
 	parts := []event.Part{event.TextPart(input)}
+	if err := t.run.floor.take(ctx); err != nil { // its input is a message
+		return "", "", err
+	}
+	defer t.run.floor.leave()
 	for done := false; !done && err == nil; {
 		view := t.run.Journal.View()
 		done, err = t.run.Journal.AppendIf(view.Seq,
@@ -128,7 +132,7 @@ func (t *toolCall) continueChild(ctx context.Context, run *event.Run) error {
 		return Fail(ctx, run.RunID, f, t.run.Deps)
 	}
 	r := prepare(a, run, t.run.signals, t.run.Deps)
-	r.parent = t.run
+	r.parent, r.floor = t.run, t.run.floor
 	return r.carryOn(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -81,9 +82,10 @@ type toolCall struct {
 	call     *event.ToolCall
 	index    int
 	internal bool
-	tool     tool.Tool // nil: the call is closed already
-	args     string    // what the tool gets
-	children int       // runs under it that it asked for so far
+	tool     tool.Tool  // nil: the call is closed already
+	args     string     // what the tool gets
+	asking   sync.Mutex // held while a run under it goes on
+	children int        // runs under it that it asked for so far
 }
 
 // begin returns tool.running, or the event that closes a call which cannot run.

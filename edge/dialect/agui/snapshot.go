@@ -67,8 +67,14 @@ func owned(s *event.Session, runID string, list []message) []message {
 	return list
 }
 
-// writer is the run whose model writes, if any does: the innermost one.
+// writer is the run whose model writes, or will: the innermost one.
 func writer(s *event.Session) *event.Run {
+	if n := len(s.Messages); n > 0 && s.Messages[n-1].Status == event.Streaming {
+		return s.Run(s.Messages[n-1].RunID)
+	}
+	if r := s.Run(s.Book.Thinking); r != nil {
+		return r
+	}
 	for i := len(s.Runs) - 1; i >= 0; i-- {
 		if r := s.Runs[i]; r.StartedAt != nil && !r.Status.Terminal() {
 			return r
