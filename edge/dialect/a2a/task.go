@@ -86,10 +86,13 @@ const AllHistory = -1
 // no events. history is how many of the last messages are wanted.
 func (d Dialect) Task(s *event.Session, run *event.Run, history int) Task {
 	s = s.View()
-	t := Task{ID: run.RunID, ContextID: s.SessionID, Status: d.Status(s, run), Artifacts: artifactsOf(s, run, d.Base),
-		Metadata: &metadata{about{Agent: run.Agent, TraceID: run.TraceID, FinishReason: run.FinishReason}}}
+	t := Task{ID: run.RunID, ContextID: s.SessionID, Status: d.Status(s, run), Artifacts: artifactsOf(s, run, d.Base)}
+	more := about{Agent: run.Agent, TraceID: run.TraceID, FinishReason: run.FinishReason}
 	if run.Status.Terminal() {
-		t.Metadata.Runlog.Usage = &run.Usage
+		more.Usage = &run.Usage
+	}
+	if more != (about{}) {
+		t.Metadata = &metadata{more}
 	}
 	for _, m := range s.Messages {
 		if m.RunID == run.RunID && m.Role == event.RoleUser {
