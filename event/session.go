@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // FoldVersion changes when the same events fold to another Session, so that
@@ -459,6 +460,23 @@ func (s *Session) Idle() bool { return s.Free() || s.Parked() != nil }
 // Knows reports whether a command was already answered by an event.
 func (s *Session) Knows(commandID string) bool {
 	return slices.Contains(s.Book.Commands, commandID)
+}
+
+// Asked returns the text that the user said last in a run.
+func (s *Session) Asked(runID string) string {
+	for _, m := range slices.Backward(s.Messages) {
+		if m.RunID != runID || m.Role != RoleUser {
+			continue
+		}
+		var texts []string
+		for _, p := range m.Parts {
+			if p.Type == PartText {
+				texts = append(texts, p.Text)
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
+	return ""
 }
 
 // CallsOf returns the calls of one message in their order.

@@ -60,6 +60,16 @@ func Arguments(args string) json.RawMessage {
 	return event.Encode(args)
 }
 
+// Decoded gives an event's data to what tells of it. Data that cannot be read is
+// not told.
+func Decoded[D any](e event.Event, tell func(D) []Message) []Message {
+	var data D
+	if e.Into(&data) != nil {
+		return nil
+	}
+	return tell(data)
+}
+
 // ResultText is what a tool has said: its texts, and the other parts as JSON, one
 // to a line; or else what it returned as a value, or why it failed.
 func ResultText(content []event.Part, structured json.RawMessage, message string) string {

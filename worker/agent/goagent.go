@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -81,7 +80,7 @@ func (s *Step) Result(name string) *event.ToolCall {
 type goModel func(context.Context, *Step) error
 
 func (g goModel) Stream(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
-	s := &Step{Session: req.Session, RunID: req.RunID, to: emit, Input: inputOf(req.Session, req.RunID)}
+	s := &Step{Session: req.Session, RunID: req.RunID, to: emit, Input: req.Session.Asked(req.RunID)}
 	if err := g(ctx, s); err != nil {
 		if s.broken != nil || ctx.Err() != nil {
 			return model.Result{}, err
@@ -99,20 +98,4 @@ func (g goModel) Stream(ctx context.Context, req model.Request, emit func(model.
 		return model.Result{FinishReason: event.FinishToolCalls}, nil
 	}
 	return model.Result{FinishReason: event.FinishStop}, nil
-}
-
-func inputOf(view *event.Session, runID string) string {
-	for _, m := range slices.Backward(view.Messages) {
-		if m.RunID != runID || m.Role != event.RoleUser {
-			continue
-		}
-		var texts []string
-		for _, p := range m.Parts {
-			if p.Type == event.PartText {
-				texts = append(texts, p.Text)
-			}
-		}
-		return strings.Join(texts, "\n")
-	}
-	return ""
 }

@@ -13,31 +13,23 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 	a := after{d, e, before}
 	switch e.Type {
 	case event.MessageDiscarded:
-		return decoded(e, a.discarded)
+		return dialect.Decoded(e, a.discarded)
 	case event.RunStatus:
-		return decoded(e, a.status)
+		return dialect.Decoded(e, a.status)
 	case event.ToolCompleted:
-		return decoded(e, a.answered)
+		return dialect.Decoded(e, a.answered)
 	case event.ToolFailed:
-		return decoded(e, a.failed)
+		return dialect.Decoded(e, a.failed)
 	case event.RunCompleted:
-		return decoded(e, a.completed)
+		return dialect.Decoded(e, a.completed)
 	case event.RunFailed:
-		return decoded(e, a.runFailed)
+		return dialect.Decoded(e, a.runFailed)
 	case event.RunCancelled:
-		return decoded(e, a.cancelled)
+		return dialect.Decoded(e, a.cancelled)
 	case event.ActivityDelta:
-		return decoded(e, a.activity)
+		return dialect.Decoded(e, a.activity)
 	}
 	return nil
-}
-
-func decoded[D any](e event.Event, encode func(D) []dialect.Message) []dialect.Message {
-	var data D
-	if e.Into(&data) != nil {
-		return nil
-	}
-	return encode(data)
 }
 
 // after is an event with the session before it.

@@ -152,35 +152,27 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 	a := after{d, e, before}
 	switch e.Type {
 	case event.StateSnapshot:
-		return decoded(e, a.stateSnapshot)
+		return dialect.Decoded(e, a.stateSnapshot)
 	case event.StateDelta:
-		return decoded(e, a.stateDelta)
+		return dialect.Decoded(e, a.stateDelta)
 	case event.RunStatus:
-		return decoded(e, a.status)
+		return dialect.Decoded(e, a.status)
 	case event.MessageCompleted:
-		return decoded(e, a.messageCompleted)
+		return dialect.Decoded(e, a.messageCompleted)
 	case event.MessageDiscarded:
-		return decoded(e, a.discarded)
+		return dialect.Decoded(e, a.discarded)
 	case event.RunCompleted, event.RunFailed, event.RunCancelled:
 		return append(a.values(messages(before), before.State), tellers[e.Type](d, e)...)
 	case event.ToolArgsDelta:
-		return decoded(e, a.argsDelta)
+		return dialect.Decoded(e, a.argsDelta)
 	case event.ToolArgs:
-		return decoded(e, a.args)
+		return dialect.Decoded(e, a.args)
 	case event.ToolRunning:
-		return decoded(e, a.toolRunning)
+		return dialect.Decoded(e, a.toolRunning)
 	case event.TextDelta:
-		return decoded(e, a.textDelta)
+		return dialect.Decoded(e, a.textDelta)
 	}
 	return nil
-}
-
-func decoded[D any](e event.Event, tell func(D) []dialect.Message) []dialect.Message {
-	var data D
-	if e.Into(&data) != nil {
-		return nil
-	}
-	return tell(data)
 }
 
 // Parks reports whether an event parks its run: LangGraph's ends there.

@@ -92,40 +92,32 @@ func (Dialect) Folds(e event.Event) bool { return !e.Internal && told[e.Type] }
 func (Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {
 	switch e.Type {
 	case event.MessageStarted:
-		return decoded(e, func(d event.MessageStartedData) []dialect.Message {
+		return dialect.Decoded(e, func(d event.MessageStartedData) []dialect.Message {
 			return command(e, word(d.Role), message{d.MessageID, d.Role, []any{}, event.Streaming})
 		})
 	case event.MessageCompleted:
-		return decoded(e, func(d event.MessageCompletedData) []dialect.Message {
+		return dialect.Decoded(e, func(d event.MessageCompletedData) []dialect.Message {
 			return command(e, word(d.Role), message{d.MessageID, d.Role, partsOf(before, pointers(d.Parts), result{}), event.Completed})
 		})
 	case event.MessageDiscarded:
-		return decoded(e, func(d event.MessageDiscardedData) []dialect.Message {
+		return dialect.Decoded(e, func(d event.MessageDiscardedData) []dialect.Message {
 			if before.MessageByID(d.MessageID) == nil {
 				return nil
 			}
 			return command(e, "assistant.message", message{d.MessageID, event.RoleAssistant, []any{}, "discarded"})
 		})
 	case event.ToolCompleted:
-		return decoded(e, func(d event.ToolCompletedData) []dialect.Message {
+		return dialect.Decoded(e, func(d event.ToolCompletedData) []dialect.Message {
 			return answered(before, e, result{d.CallID, event.Completed, dialect.ResultText(d.Content, d.Structured, "")})
 		})
 	case event.ToolFailed:
-		return decoded(e, func(d event.ToolFailedData) []dialect.Message {
+		return dialect.Decoded(e, func(d event.ToolFailedData) []dialect.Message {
 			return answered(before, e, result{d.CallID, event.Failed, dialect.ResultText(d.Content, nil, d.Message)})
 		})
 	case event.StateSnapshot, event.StateDelta:
 		return shared(before, e)
 	}
 	return run(before, e)
-}
-
-func decoded[D any](e event.Event, encode func(D) []dialect.Message) []dialect.Message {
-	var d D
-	if e.Into(&d) != nil {
-		return nil
-	}
-	return encode(d)
 }
 
 func command(e event.Event, name string, payload any) []dialect.Message {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -45,7 +43,7 @@ type Answer struct {
 
 func inputOf(ctx context.Context, t remote.Task, config []byte) []byte {
 	in := Input{V: 1, Agent: t.Agent, Tenant: t.Tenant, SessionID: t.SessionID(), RunID: t.RunID, TraceID: t.TraceID, Leg: t.Leg,
-		IdempotencyKey: t.Key, Retry: t.Retry, Input: lastWords(t.Session, t.RunID),
+		IdempotencyKey: t.Key, Retry: t.Retry, Input: t.Session.Asked(t.RunID),
 		Messages: t.Session.OpenAIView(event.View{RunID: t.RunID, Transcript: true}),
 		State:    raw(t.Session.State), Checkpoint: raw(t.Checkpoint), Config: raw(config)}
 	if t.Tools != nil {
@@ -70,23 +68,6 @@ func raw(b []byte) any {
 		return nil
 	}
 	return json.RawMessage(b)
-}
-
-// lastWords is what the user said last in this run.
-func lastWords(s *event.Session, runID string) string {
-	for _, m := range slices.Backward(s.Messages) {
-		if m.RunID != runID || m.Role != event.RoleUser {
-			continue
-		}
-		var texts []string
-		for _, p := range m.Parts {
-			if p.Type == event.PartText {
-				texts = append(texts, p.Text)
-			}
-		}
-		return strings.Join(texts, "\n")
-	}
-	return ""
 }
 
 // environment is what the program sees besides PATH and HOME.
