@@ -206,7 +206,7 @@ func (s *Server) httpServer() *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
+	srv := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: s.opts.HeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
@@ -214,13 +214,16 @@ func (s *Server) httpServer() *http.Server {
 		Protocols:         protocols,
 		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
+	if s.opts.TLS != nil {
+		srv.TLSConfig = s.opts.TLS.Clone() // before it serves anything: the first Serve adds HTTP/2 to it
+	}
+	return srv
 }
 
 func (s *Server) accept(srv *http.Server, ln net.Listener) error {
 	if s.opts.TLS == nil {
 		return srv.Serve(ln)
 	}
-	srv.TLSConfig = s.opts.TLS.Clone()
 	return srv.ServeTLS(ln, "", "")
 }
 
