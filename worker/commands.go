@@ -62,9 +62,13 @@ func (t *turn) take(ctx context.Context, waiting []eventlog.Waiting) error {
 		if err != nil {
 			return err
 		}
-		if done {
-			answered = append(answered, c.Pos)
+		if !done {
+			continue
 		}
+		if err := t.limitQueued(ctx, c.Command); err != nil {
+			return err
+		}
+		answered = append(answered, c.Pos)
 	}
 	if len(answered) == 0 {
 		return nil
@@ -104,6 +108,12 @@ func (t *turn) answer(c eventlog.Waiting, waiting []eventlog.Waiting) (done bool
 				return nil
 			}
 			events = cancelWaiting(s, c, invoked)
+		case event.Expire:
+			if !begun(s, c.RunID) {
+				events = expireQueued(s, c)
+				break
+			}
+			events, done = t.inRun(s, c)
 		default:
 			events, done = t.inRun(s, c)
 		}

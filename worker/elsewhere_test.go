@@ -14,27 +14,33 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/model"
+	"github.com/runlog-dev/runlog/worker/tool"
 )
 
 // with starts a worker that has one agent of this name. It counts the tickets
 // that the worker has passed on.
 func (b *bench) with(name string, m model.Model, elsewhere time.Duration) (*running, *atomic.Int32) {
 	b.t.Helper()
-	a, err := agent.New(agent.Definition{Name: name}, m, nil)
+	passed := new(atomic.Int32)
+	return b.defined(agent.Definition{Name: name}, m, Options{Elsewhere: elsewhere, Observe: Observer{Passed: func() { passed.Add(1) }}}), passed
+}
+
+// defined starts a worker that has one agent.
+func (b *bench) defined(d agent.Definition, m model.Model, o Options, tools ...tool.Tool) *running {
+	b.t.Helper()
+	a, err := agent.New(d, m, []tool.Source{source(tools)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	passed := new(atomic.Int32)
+	o.Slots, o.Logger = 2, testLogger(b.t)
 	l, nc := b.open()
-	w := New(l, b.store, map[string]*agent.Agent{name: a}, Options{
-		Slots: 2, Elsewhere: elsewhere, Logger: testLogger(b.t), Observe: Observer{Passed: func() { passed.Add(1) }},
-	})
+	w := New(l, b.store, map[string]*agent.Agent{d.Name: a}, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()
 	drain := sync.OnceFunc(func() { cancel(); <-done })
 	b.t.Cleanup(drain)
-	return &running{w, nc, nc.Close, drain}, passed
+	return &running{w, nc, nc.Close, drain}
 }
 
 func waitFor(t *testing.T, n *atomic.Int32, atLeast int32) {

@@ -108,8 +108,9 @@ type Limits struct {
 	Tokens     int64
 	CostUSD    float64
 	Wall       time.Duration
-	ToolResult int    // encoded bytes of a result in its event
-	Session    Budget // of all runs of the session together
+	Queued     time.Duration // how long a run may wait for the one before it; 0: as long as it takes
+	ToolResult int           // encoded bytes of a result in its event
+	Session    Budget        // of all runs of the session together
 	// Pause parks a run that is out of budget until somebody resumes it, at most
 	// for ResumeWithin (0: a day); without it the run fails.
 	Pause        bool

@@ -102,6 +102,7 @@ type limitSection struct {
 	Tokens     int64         `yaml:"tokens"`
 	CostUSD    float64       `yaml:"cost_usd"`
 	Wall       duration      `yaml:"wall"`
+	Queued     duration      `yaml:"queued"`
 	ToolResult size          `yaml:"tool_result"`
 	Session    budgetSection `yaml:"session"`
 	OnExceeded string        `yaml:"on_exceeded"`
@@ -459,7 +460,7 @@ func (c *checker) limits(l limitSection) agent.Limits {
 	if l.ToolResult != 0 && l.ToolResult < 1024 {
 		c.wrong("$.limits.tool_result", "at least 1KiB")
 	}
-	return agent.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD, Wall: time.Duration(l.Wall),
+	return agent.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD, Wall: time.Duration(l.Wall), Queued: time.Duration(l.Queued),
 		ToolResult: int(l.ToolResult), Pause: l.OnExceeded == "pause", ResumeWithin: time.Duration(l.Resume),
 		Session: agent.Budget{Steps: l.Session.Steps, ToolCalls: l.Session.ToolCalls, Tokens: l.Session.Tokens,
 			CostUSD: l.Session.CostUSD, Wall: time.Duration(l.Session.Wall)}}
