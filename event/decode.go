@@ -27,6 +27,12 @@ func DecodeInPlace(line []byte) (Event, error) { return new(Decoder).Decode(line
 // The zero value works.
 type Decoder struct{ last Event }
 
+// After has the next line follow an event that was read before.
+func (d *Decoder) After(e Event) {
+	d.last = e
+	d.last.Data = nil // a part of the line
+}
+
 // Decode reads the next line.
 func (d *Decoder) Decode(line []byte) (Event, error) {
 	e, ok := d.parseLine(line)
@@ -40,8 +46,7 @@ func (d *Decoder) Decode(line []byte) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("decode event: %w", err)
 	}
-	d.last = e
-	d.last.Data = nil // a part of the line
+	d.After(e)
 	return e, nil
 }
 

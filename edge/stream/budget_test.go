@@ -65,7 +65,7 @@ func TestLastFramesStayInRings(t *testing.T) {
 	h := New(nil, nil, Options{RingTotal: 1000})
 	tp := &topic{hub: h, news: make(chan struct{})}
 	h.topics[tp.key] = tp
-	tp.add(frame(tp.key, 0, 20), entries(&tp.decoder, frame(tp.key, 0, 20), tp.unreadable))
+	tp.add(frame(tp.key, 0, 20), entries(tp.decoder(), frame(tp.key, 0, 20), tp.unreadable))
 	h.sweep()
 	if len(tp.ring) != 20 {
 		t.Errorf("%d events of the last frame are left", len(tp.ring))

@@ -39,7 +39,7 @@ func (f *flusher) run() {
 func (f *flusher) visit(r *row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
+	now := f.hub.clock()
 	r.due.Store(0)
 	stay := r.list[:0]
 	for _, p := range r.list {
@@ -57,7 +57,7 @@ func (f *flusher) visit(r *row) {
 }
 
 // advance shows a viewer what follows. stays: all of it is on its way.
-func (f *flusher) advance(p *Parked, now time.Time) (stays bool) {
+func (f *flusher) advance(p *Parked, now time.Duration) (stays bool) {
 	if cause := p.leaving(); cause != nil {
 		go p.end(cause)
 		return false
@@ -84,7 +84,7 @@ func (f *flusher) advance(p *Parked, now time.Time) (stays bool) {
 }
 
 // gather puts what the viewer shows next, as far as it fits into one write.
-func (f *flusher) gather(v *Viewer, now time.Time) (verdict, error) {
+func (f *flusher) gather(v *Viewer, now time.Duration) (verdict, error) {
 	f.out.empty()
 	for len(*f.out.buf) < flushAt {
 		how, err := v.glance(&f.out, f.ring[:], now)
@@ -113,7 +113,7 @@ func (f *flusher) send(p *Parked) error {
 }
 
 // glance shows some of what follows without waiting for anything.
-func (v *Viewer) glance(out *output, ring []*entry, now time.Time) (verdict, error) {
+func (v *Viewer) glance(out *output, ring []*entry, now time.Duration) (verdict, error) {
 	o := v.topic.look(v.at.Seq, ring)
 	switch {
 	case o.behind || o.broken:
@@ -125,8 +125,8 @@ func (v *Viewer) glance(out *output, ring []*entry, now time.Time) (verdict, err
 			return stuck, v.flush(out)
 		}
 		return v.show(context.Background(), out, o.entries[:n])
-	case !now.Before(v.nextSign()):
-		return idle, v.tick(out, now)
+	case now >= v.nextSign():
+		return idle, v.tick(out, time.Now())
 	}
 	return idle, v.flush(out)
 }

@@ -81,6 +81,7 @@ type Hub struct {
 	pages chan struct{} // bounds how many pages are read at once
 	queue atomic.Int64  // viewers that do so or wait for it
 	rings budget
+	began time.Time
 	told  queue // rows of parked viewers that have something to do
 	lot   lot
 	// prefetches bounds how many are read before they are needed.
@@ -96,10 +97,14 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h := &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.rings.init(opts.RingTotal)
+	h.began = time.Now()
 	h.told.init()
 	h.lot.parked = map[uint64]*Parked{}
 	return h
 }
+
+// clock is the time since the hub began.
+func (h *Hub) clock() time.Duration { return time.Since(h.began) }
 
 // openTimeout bounds the opening of a topic, whose first viewer may be gone
 // while others wait for it.

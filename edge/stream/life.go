@@ -12,16 +12,12 @@ func (v *Viewer) due(out *output) time.Duration {
 	if out == nil {
 		return v.hub.opts.CheckHead
 	}
-	return max(time.Until(v.nextSign()), 10*time.Millisecond)
+	return max(v.nextSign()-v.hub.clock(), 10*time.Millisecond)
 }
 
 // nextSign is when the stream has been silent for long enough.
-func (v *Viewer) nextSign() time.Time {
-	next := later(v.shownAt, v.pingAt).Add(v.hub.opts.Ping)
-	if beat := later(v.shownAt, v.beatAt).Add(v.hub.opts.Heartbeat); beat.Before(next) {
-		next = beat
-	}
-	return next
+func (v *Viewer) nextSign() time.Duration {
+	return min(max(v.shownAt, v.pingAt)+v.hub.opts.Ping, max(v.shownAt, v.beatAt)+v.hub.opts.Heartbeat)
 }
 
 func later(a, b time.Time) time.Time {
@@ -37,14 +33,15 @@ func (v *Viewer) tick(out *output, now time.Time) error {
 	if out == nil {
 		return nil
 	}
-	if now.Sub(later(v.shownAt, v.beatAt)) >= v.hub.opts.Heartbeat {
-		v.beatAt = now // whether or not there is a run to speak of
+	at := now.Sub(v.hub.began)
+	if at-max(v.shownAt, v.beatAt) >= v.hub.opts.Heartbeat {
+		v.beatAt = at // whether or not there is a run to speak of
 		if err := v.beat(out, now); err != nil {
 			return err
 		}
 	}
-	if now.Sub(later(v.shownAt, v.pingAt)) >= v.hub.opts.Ping {
-		v.pingAt = now
+	if at-max(v.shownAt, v.pingAt) >= v.hub.opts.Ping {
+		v.pingAt = at
 		if err := out.put(v.req.Transport.Ping(out.buffer())); err != nil {
 			return err
 		}
@@ -65,7 +62,7 @@ func (v *Viewer) beat(out *output, now time.Time) error {
 func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
 	p, head := v.topic.vitals()
 	patience := 2 * v.hub.log.Lease()
-	status, started, ok := v.underWay(p, now.Sub(p.beatAt) < patience)
+	status, started, ok := v.underWay(p, p.beat != nil && now.Sub(p.beat.at) < patience)
 	if !ok || status.Terminal() {
 		return dialect.Heartbeat{}, false
 	}
@@ -87,7 +84,7 @@ func (v *Viewer) underWay(p pulse, fresh bool) (status event.Status, started tim
 		run, status, started = p.run, p.status, p.started
 	}
 	if fresh && p.beat.RunID != "" && (run == "" || run == p.beat.RunID) {
-		return p.beat.Status, p.beatAt.Add(-time.Duration(p.beat.ElapsedMS) * time.Millisecond), true
+		return p.beat.Status, p.beat.at.Add(-time.Duration(p.beat.ElapsedMS) * time.Millisecond), true
 	}
 	if status == "" {
 		status = event.Pending

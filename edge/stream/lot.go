@@ -140,13 +140,13 @@ func (h *Hub) remindAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			h.remind(now)
+		case <-tick.C:
+			h.remind(h.clock())
 		}
 	}
 }
 
-func (h *Hub) remind(now time.Time) {
+func (h *Hub) remind(now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {

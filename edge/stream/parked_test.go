@@ -277,7 +277,7 @@ func TestHalfWrittenIsContinued(t *testing.T) {
 
 // Who stops reading is cut off, and finds the rest where it was.
 func TestParkedReaderThatStopsReading(t *testing.T) {
-	s := parking(t, Options{WriteTimeout: 200 * time.Millisecond}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
+	s := parking(t, Options{WriteTimeout: time.Second}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
 	write(t, s.writer, event.RunStarted)
 	c := s.dial(t, "/s?run=r")
 	_ = c.conn.SetReadBuffer(8 << 10)

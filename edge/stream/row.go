@@ -15,7 +15,7 @@ type row struct {
 	topic  *topic
 	taken  int          // places, guarded by topic.mu
 	queued atomic.Bool  // a flusher will come
-	due    atomic.Int64 // Unix time in ns of the next sign of life that is owed to one of them
+	due    atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
 
 	mu   sync.Mutex // held by who moves them on
 	list []*Parked
@@ -71,18 +71,18 @@ func (r *row) vacate(n int) {
 }
 
 // owes notes when a sign of life is due. The caller holds mu.
-func (r *row) owes(at time.Time) {
-	if due := r.due.Load(); due == 0 || at.UnixNano() < due {
-		r.due.Store(at.UnixNano())
+func (r *row) owes(at time.Duration) {
+	if due := r.due.Load(); due == 0 || int64(at) < due {
+		r.due.Store(int64(at))
 	}
 }
 
 // remind has the rows visited that owe a sign of life.
-func (t *topic) remind(now time.Time) {
+func (t *topic) remind(now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range t.rows {
-		if due := r.due.Load(); due != 0 && due <= now.UnixNano() {
+		if due := r.due.Load(); due != 0 && due <= int64(now) {
 			t.hub.told.add(r)
 		}
 	}

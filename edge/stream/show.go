@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -27,7 +26,7 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (verdict,
 		}
 	}
 	if out != nil {
-		v.shownAt = time.Now()
+		v.shownAt = v.hub.clock()
 	}
 	return more, nil
 }

@@ -40,19 +40,22 @@ type topic struct {
 
 	fold lateFold
 
-	decoder event.Decoder // of the watch, whose calls do not overlap
-
 	checkedAt time.Time // when the head was last compared with the leader's
 }
 
 // A pulse is what is known of the session's owner and of the run under way.
 type pulse struct {
-	beat    eventlog.Beat
-	beatAt  time.Time
+	beat    *heard    // nil: none
 	signAt  time.Time // of the last beat or frame, at first of the topic's beginning
 	run     string    // started and not ended, as far as this topic has seen
 	status  event.Status
 	started time.Time
+}
+
+// A heard beat does not change.
+type heard struct {
+	eventlog.Beat
+	at time.Time
 }
 
 // open begins to watch with the last frame there is, which is what most of those
@@ -67,13 +70,24 @@ func (t *topic) begin(last eventlog.Frame) {
 	t.base = t.before.Seq
 	t.head.Seq = t.base
 	t.mu.Unlock()
-	t.add(last, entries(&t.decoder, last, t.unreadable))
+	t.add(last, entries(t.decoder(), last, t.unreadable))
 }
 
 // Frame adds what was appended.
 func (t *topic) Frame(f eventlog.Frame) {
-	t.add(f, entries(&t.decoder, f, t.unreadable))
+	t.add(f, entries(t.decoder(), f, t.unreadable))
 	t.hub.keepWithin()
+}
+
+// decoder reads what comes after the ring.
+func (t *topic) decoder() *event.Decoder {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := new(event.Decoder)
+	if n := len(t.ring); n > 0 {
+		d.After(t.ring[n-1].Event)
+	}
+	return d
 }
 
 func (t *topic) add(f eventlog.Frame, list []*entry) {
@@ -103,7 +117,7 @@ func (t *topic) Beat(b eventlog.Beat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	t.pulse.beat, t.pulse.beatAt, t.pulse.signAt = b, now, now
+	t.pulse.beat, t.pulse.signAt = &heard{b, now}, now
 }
 
 // Broken ends the topic; its viewers move to a new one.

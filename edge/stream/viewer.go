@@ -66,23 +66,24 @@ type Viewer struct {
 	first  *event.Session
 	ahead  []*entry // read while preparing, to be shown first
 	next   *nextPage
-	over   bool // the run has ended before what is shown
-	hidden int  // events passed since the client's cursor moved
+	hidden int // events passed since the client's cursor moved
 
-	replaying bool // what is shown was missed and may be merged
-	pending   *pending
+	pending *pending
 
 	status  event.Status // of the run, as far as it was shown
 	started time.Time
-	newest  time.Time // of the last event shown and not flushed
-	shownAt time.Time // when something of the log was shown
-	beatAt  time.Time // when a heartbeat went
-	pingAt  time.Time // when a ping went
-	caught  bool      // has been at the end once
-	events  int       // shown until then
+	newest  time.Time     // of the last event shown and not flushed
+	shownAt time.Duration // when something of the log was shown, by the hub's clock
+	beatAt  time.Duration // when a heartbeat went
+	pingAt  time.Duration // when a ping went
+	events  int           // shown until it was caught up
 	bytes   int
 	sub     subRun // the last one of a sub-agent
-	parked  bool   // the hub closes it
+
+	over      bool // the run has ended before what is shown
+	replaying bool // what is shown was missed and may be merged
+	caught    bool // has been at the end once
+	parked    bool // the hub closes it
 }
 
 // View subscribes to a session: whatever is appended from now on will be shown.
@@ -195,7 +196,7 @@ func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
 // there is.
 func (v *Viewer) serve(ctx context.Context, out *output, rests bool) (verdict, error) {
 	defer out.release()
-	v.shownAt = time.Now()
+	v.shownAt = v.hub.clock()
 	if err := out.put(v.req.Transport.Hello(out.buffer())); err != nil {
 		return over, err
 	}
