@@ -256,7 +256,7 @@ func TestStreamsShowThatTheyAreAlive(t *testing.T) {
 // A client that stops reading costs nothing, is cut off, and resumes.
 func TestReaderThatStopsReading(t *testing.T) {
 	s := newSite(t)
-	e := s.serve(edge.Options{Stream: stream.Options{WriteTimeout: 300 * time.Millisecond}})
+	e := s.serve(edge.Options{Stream: stream.Options{WriteTimeout: 2 * time.Second}})
 	w := s.scribe("default", "s")
 	w.write(started("r"))
 	stuck := make([]net.Conn, 10)
