@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -35,7 +34,6 @@ type lotServer struct {
 	writer *eventlog.Writer
 	woken  atomic.Int64
 	ended  chan error // of each parked stream
-	slow   held       // dialect of who asks for ?slow=1
 }
 
 // parking starts a server; tune, if given, gets each connection that it accepts.
@@ -68,12 +66,8 @@ func parking(t testing.TB, opts Options, tune func(*net.TCPConn)) *lotServer {
 
 func (s *lotServer) handle(w http.ResponseWriter, r *http.Request) {
 	at, _ := ParsePosition(r.FormValue("after"))
-	var d dialect.Dialect = native.Dialect{}
-	if r.FormValue("slow") != "" {
-		d = s.slow
-	}
 	v, err := s.hub.View(r.Context(), Request{Key: eventlog.Key{Tenant: "default", Session: r.URL.Path[1:]}, RunID: r.FormValue("run"),
-		After: at, Dialect: d, Transport: NDJSON{}})
+		After: at, Dialect: native.Dialect{}, Transport: NDJSON{}})
 	if err != nil {
 		http.Error(w, err.Error(), 500)
 		return
@@ -239,36 +233,6 @@ func TestParkedViewersGetTheSameBytes(t *testing.T) {
 	if n := viewersOf(s.hub); n != 0 {
 		t.Errorf("%d viewers are counted where there are none", n)
 	}
-}
-
-func (held) Name() string { return "held" }
-
-func TestNoDialectSlowsAnothersParkedViewers(t *testing.T) {
-	s := parking(t, Options{}, nil)
-	write(t, s.writer, event.TextDelta) // of no run that anybody follows
-	s.slow = held{entered: make(chan struct{}, 1), release: make(chan struct{})}
-	late := s.dial(t, "/s?run=r&after=1&slow=1").answer(t)
-	var quick []*client
-	for range 20 {
-		quick = append(quick, s.dial(t, "/s?run=r&after=1").answer(t))
-	}
-	s.awaitParked(t, 21)
-	write(t, s.writer, event.RunStarted)
-	<-s.slow.entered
-	write(t, s.writer, event.TextDelta, event.RunCompleted)
-	for _, c := range quick {
-		lines, err := c.rest(t)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dense(t, lines, 2, 4)
-	}
-	close(s.slow.release)
-	lines, err := late.rest(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dense(t, lines, 2, 4)
 }
 
 func viewersOf(h *Hub) int {

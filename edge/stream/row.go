@@ -10,14 +10,12 @@ import (
 // many are shared out.
 const rowSize = 256
 
-// A row is some of the viewers that are parked at a topic, all of one dialect: they
-// wait for each other's encoding, and for nobody else's.
+// A row is some of the viewers that are parked at a topic.
 type row struct {
-	topic   *topic
-	dialect string
-	taken   int          // places, guarded by topic.mu
-	queued  atomic.Bool  // a flusher will come
-	due     atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
+	topic  *topic
+	taken  int          // places, guarded by topic.mu
+	queued atomic.Bool  // a flusher will come
+	due    atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
 
 	mu   sync.Mutex // held by who moves them on
 	list []*Parked
@@ -25,7 +23,7 @@ type row struct {
 
 // seat gives a viewer, whose goroutine ends, a place at its topic.
 func (t *topic) seat(p *Parked) {
-	r := t.place(p.v.view.dialect.Name())
+	r := t.place()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, p)
@@ -40,16 +38,16 @@ func (t *topic) seat(p *Parked) {
 }
 
 // place finds a row that is not full and takes one of its places.
-func (t *topic) place(dialect string) *row {
+func (t *topic) place() *row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range t.rows {
-		if r.taken < rowSize && r.dialect == dialect {
+		if r.taken < rowSize {
 			r.taken++
 			return r
 		}
 	}
-	r := &row{topic: t, dialect: dialect, taken: 1}
+	r := &row{topic: t, taken: 1}
 	t.rows = append(t.rows, r)
 	return r
 }
