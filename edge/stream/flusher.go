@@ -32,6 +32,7 @@ func (f *flusher) run() {
 			return
 		}
 		f.visit(r)
+		f.hub.told.done(r)
 	}
 }
 

@@ -14,10 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -34,6 +36,7 @@ type lotServer struct {
 	writer *eventlog.Writer
 	woken  atomic.Int64
 	ended  chan error // of each parked stream
+	slow   heldApart  // dialect of who asks for ?slow=1
 }
 
 // parking starts a server; tune, if given, gets each connection that it accepts.
@@ -66,8 +69,12 @@ func parking(t testing.TB, opts Options, tune func(*net.TCPConn)) *lotServer {
 
 func (s *lotServer) handle(w http.ResponseWriter, r *http.Request) {
 	at, _ := ParsePosition(r.FormValue("after"))
+	var d dialect.Dialect = native.Dialect{}
+	if r.FormValue("slow") != "" {
+		d = s.slow
+	}
 	v, err := s.hub.View(r.Context(), Request{Key: eventlog.Key{Tenant: "default", Session: r.URL.Path[1:]}, RunID: r.FormValue("run"),
-		After: at, Dialect: native.Dialect{}, Transport: NDJSON{}})
+		After: at, Dialect: d, Transport: NDJSON{}})
 	if err != nil {
 		http.Error(w, err.Error(), 500)
 		return
@@ -233,6 +240,41 @@ func TestParkedViewersGetTheSameBytes(t *testing.T) {
 	if n := viewersOf(s.hub); n != 0 {
 		t.Errorf("%d viewers are counted where there are none", n)
 	}
+}
+
+type heldApart struct{ held }
+
+func (heldApart) Name() string { return "held" }
+
+// News come while one dialect's encoding holds a flusher: the others' go on.
+func TestNoDialectSlowsAnothersParkedViewers(t *testing.T) {
+	s := parking(t, Options{}, nil)
+	write(t, s.writer, event.RunStarted)
+	s.slow.held = held{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(s.slow.release) })
+	defer release()
+	late := s.dial(t, "/s?run=r&after=1&slow=1").answer(t)
+	var quick []*client
+	for range 20 {
+		quick = append(quick, s.dial(t, "/s?run=r&after=1").answer(t))
+	}
+	s.awaitParked(t, 21)
+	write(t, s.writer, event.TextDelta)
+	<-s.slow.entered
+	write(t, s.writer, event.TextDelta, event.RunCompleted)
+	for _, c := range quick {
+		lines, err := c.rest(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dense(t, lines, 2, 4)
+	}
+	release()
+	lines, err := late.rest(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense(t, lines, 2, 4)
 }
 
 func viewersOf(h *Hub) int {

@@ -10,12 +10,14 @@ import (
 // many are shared out.
 const rowSize = 256
 
-// A row is some of the viewers that are parked at a topic.
+// A row is some of the viewers that are parked at a topic, all of one dialect: they
+// wait for each other's encoding, and for nobody else's.
 type row struct {
-	topic  *topic
-	taken  int          // places, guarded by topic.mu
-	queued atomic.Bool  // a flusher will come
-	due    atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
+	dialect string
+	topic   *topic
+	taken   int          // places, guarded by topic.mu
+	state   atomic.Int32 // see queue
+	due     atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
 
 	mu   sync.Mutex // held by who moves them on
 	list []*Parked
@@ -23,7 +25,7 @@ type row struct {
 
 // seat gives a viewer, whose goroutine ends, a place at its topic.
 func (t *topic) seat(p *Parked) {
-	r := t.place()
+	r := t.place(p.v.view.dialect.Name())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, p)
@@ -38,16 +40,16 @@ func (t *topic) seat(p *Parked) {
 }
 
 // place finds a row that is not full and takes one of its places.
-func (t *topic) place() *row {
+func (t *topic) place(dialect string) *row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range t.rows {
-		if r.taken < rowSize {
+		if r.taken < rowSize && r.dialect == dialect {
 			r.taken++
 			return r
 		}
 	}
-	r := &row{topic: t, taken: 1}
+	r := &row{topic: t, dialect: dialect, taken: 1}
 	t.rows = append(t.rows, r)
 	return r
 }
@@ -99,18 +101,39 @@ type queue struct {
 
 func (q *queue) init() { q.more.L = &q.mu }
 
+// The states of a row. No two flushers are at one: the second would wait for the first.
+const (
+	resting int32 = iota
+	queued
+	visited
+	again // there is more to do than the flusher that visits it has seen
+)
+
 func (q *queue) add(r *row) {
-	if r.queued.Swap(true) {
-		return
+	for !r.state.CompareAndSwap(resting, queued) {
+		if s := r.state.Load(); s == queued || s == again || s == visited && r.state.CompareAndSwap(visited, again) {
+			return
+		}
 	}
+	q.push(r)
+}
+
+// done lets go of a row that was taken.
+func (q *queue) done(r *row) {
+	if !r.state.CompareAndSwap(visited, resting) {
+		r.state.Store(queued)
+		q.push(r)
+	}
+}
+
+func (q *queue) push(r *row) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rows = append(q.rows, r)
 	q.more.Signal()
 }
 
-// take waits for a row; nil when the queue is closed. What happens from now on
-// queues the row again.
+// take waits for a row, to be visited and then done; nil when the queue is closed.
 func (q *queue) take() *row {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +151,7 @@ func (q *queue) take() *row {
 		clear(q.rows[n:])
 		q.rows, q.next = q.rows[:n], 0
 	}
-	r.queued.Store(false)
+	r.state.Store(visited)
 	return r
 }
 
