@@ -28,6 +28,7 @@ export class Proxy {
    * @param {(req: {url: string, headers: object, body: Buffer}, ids: string[]) => void} [o.tamper]
    *   changes what is asked of the edge; ids are those of the messages that were passed on
    * @param {string[]} [o.to] edges, in turn
+   * @param {boolean} [o.sockets] pass WebSockets
    */
   static async start(o = {}) {
     const p = new Proxy()
@@ -40,7 +41,8 @@ export class Proxy {
       o.tamper?.(ask, p.#ids)
       p.#pass(req.method, ask, edge, res, p.cuts < times ? o.after ?? Infinity : Infinity, o)
     })
-    p.#server.on('upgrade', (req, socket, head) => {
+    // Else what asks for HTTP/2, as Java does, would end here, and not get its answer over HTTP/1.1.
+    if (o.sockets) p.#server.on('upgrade', (req, socket, head) => {
       const edge = to[(p.cuts + p.breaks) % to.length]
       const after = p.cuts < times ? o.after ?? Infinity : Infinity
       let count = 0

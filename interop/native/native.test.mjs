@@ -23,11 +23,11 @@ for (const { name, ends } of scenarios) {
     for (const [transport, follow] of Object.entries(transports)) {
       const all = transport === 'sse' || name === 'tools'
       const some = (k) => all || k % 4 === 1
-      const { state } = await everyCut((url) => follow(url, path), { only: some })
+      const { state } = await everyCut((url) => follow(url, path), { only: some, sockets: true })
       assert.equal(state.at(-1).type, ends)
       states.push(state)
       if (!all) continue
-      const { messages, wrong } = await offByOne((url) => follow(url, path, 1), { tamper: () => {} })
+      const { messages, wrong } = await offByOne((url) => follow(url, path, 1), { tamper: () => {}, sockets: true })
       assert(wrong >= messages - 3, `${transport}: coming back one message too early was noticed at ${wrong} of ${messages} cuts`)
     }
     for (const s of states) assert.deepEqual(s, states[0], 'every transport tells the same')
