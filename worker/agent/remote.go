@@ -84,15 +84,36 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 	if err := r.Journal.Own(ctx); err != nil {
 		return err
 	}
+	heard, cancel := r.untilStopped(ctx)
+	defer cancel()
 	for retry := 1; ; retry++ {
-		again, err := r.attempt(ctx, retry)
+		again, err := r.attempt(ctx, heard, retry)
 		if err != nil || again == nil {
 			return err
 		}
-		if err := r.pause(ctx, retry, again.RetryAfter); err != nil {
+		switch err := r.pause(heard, retry, again.RetryAfter); {
+		case errors.Is(err, errStopped):
+			return nil // nothing of the leg stands, and steps ends the run
+		case err != nil:
 			return err
 		}
 	}
+}
+
+// errStopped is why an agent that lives elsewhere is heard no longer.
+var errStopped = errors.New("stopped")
+
+// untilStopped is ctx, ended by a stop as well.
+func (r *Run) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	heard, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-r.signals.Stop:
+			cancel(errStopped)
+		case <-heard.Done():
+		}
+	}()
+	return heard, func() { cancel(nil) }
 }
 
 func (r *Run) beginLeg() error {
@@ -119,13 +140,13 @@ func (r *Run) mark(m event.RemoteMark) event.Event {
 	return r.hidden(true, event.Custom, event.CustomData{Name: event.RemoteEvent, Value: event.Encode(m)})
 }
 
-// attempt asks the agent once. If it is to be asked again, all that it said was
-// taken back, and again says when.
-func (r *Run) attempt(ctx context.Context, retry int) (again *model.Error, err error) {
+// attempt asks the agent once and listens until heard ends; ctx is the run's. If
+// it is to be asked again, all that it said was taken back, and again says when.
+func (r *Run) attempt(ctx, heard context.Context, retry int) (again *model.Error, err error) {
 	view := r.Journal.View()
 	l := newLeg(ctx, r, view.Run(r.id))
 	defer r.hush()
-	err = r.agent.Remote.Run(ctx, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
+	err = r.agent.Remote.Run(heard, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
 	if err == nil {
 		err = l.end()
 	}
@@ -139,6 +160,8 @@ func (r *Run) attempt(ctx context.Context, retry int) (again *model.Error, err e
 		return nil, ErrDrained // the next owner takes the attempt back
 	case context.Cause(ctx) != nil:
 		return nil, errors.Join(l.flush(), context.Cause(ctx)) // what was said so far stays
+	case errors.Is(context.Cause(heard), errStopped):
+		return nil, l.halt()
 	case errors.As(err, &over):
 		return nil, l.overdrawn(over)
 	case !errors.As(err, &fault):

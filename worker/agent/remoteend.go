@@ -35,6 +35,17 @@ func (l *leg) end() error {
 	return l.run.Journal.Append(out...)
 }
 
+// halt closes a leg that was stopped in the middle. What was said so far stands.
+func (l *leg) halt() error {
+	if err := l.flush(); err != nil {
+		return err
+	}
+	l.answer = nil
+	out := l.run.closeOpen(l.run.Journal.View(), "stopped")
+	return l.run.Journal.Append(append(out,
+		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishStopped, Usage: l.usage}))...)
+}
+
 func asked(asks []event.Ask, callID string) bool {
 	for _, a := range asks {
 		if a.CallID == callID {

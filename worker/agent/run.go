@@ -149,6 +149,19 @@ func (r *Run) end(ctx context.Context, why string, last ...event.Event) error {
 // protocol can end. Text and reasoning are closed by the answer that writes them.
 func (r *Run) closers(view *event.Session, why string) []event.Event {
 	run := view.Run(r.id)
+	out := r.closeOpen(view, why)
+	if run.Book.InStep {
+		reason := event.FinishStopped
+		if run.Book.Answer != "" && run.Book.Remote == nil { // of a leg an answer is not the end
+			reason = event.FinishStop
+		}
+		out = append(out, r.event(event.StepCompleted, event.StepCompletedData{Step: run.Book.Step, FinishReason: reason}))
+	}
+	return out
+}
+
+// closeOpen closes the run's messages and calls.
+func (r *Run) closeOpen(view *event.Session, why string) []event.Event {
 	var out []event.Event
 	for i, m := range view.Messages {
 		if m.RunID == r.id && m.Status == event.Streaming {
@@ -160,13 +173,6 @@ func (r *Run) closers(view *event.Session, why string) []event.Event {
 			out = append(out, r.closeChildren(view, c.CallID, why)...)
 			out = append(out, r.closeCall(view, c, why))
 		}
-	}
-	if run.Book.InStep {
-		reason := event.FinishStopped
-		if run.Book.Answer != "" {
-			reason = event.FinishStop
-		}
-		out = append(out, r.event(event.StepCompleted, event.StepCompletedData{Step: run.Book.Step, FinishReason: reason}))
 	}
 	return out
 }
@@ -292,12 +298,20 @@ func (r *Run) steps(ctx context.Context) error {
 	}
 }
 
-// stopped ends the run between two steps if that was asked for.
+// stopped ends the run between two steps if that was asked for. A leg is closed
+// before, one that a lost worker has left too: it may go on for ever.
 func (r *Run) stopped(ctx context.Context) (done bool, err error) {
 	if !closed(r.signals.Stop) {
 		return false, nil
 	}
-	run := r.Journal.View().Run(r.id)
+	view := r.Journal.View()
+	if view.Run(r.id).Book.InStep && r.agent.Remote != nil {
+		if err := r.Journal.Append(r.closers(view, "stopped")...); err != nil {
+			return false, err
+		}
+		view = r.Journal.View()
+	}
+	run := view.Run(r.id)
 	if run.Book.InStep || run.Status.Terminal() {
 		return false, nil
 	}
