@@ -31,6 +31,9 @@ type submission struct {
 // reserve finds or makes the run's entry in the runs index. existed: it was
 // asked for before, by the same request.
 func (s *Server) reserve(ctx context.Context, sub *submission) (ref eventlog.RunRef, existed bool, err error) {
+	if _, err := distinct(sub.messages); err != nil {
+		return ref, false, err // before anything is kept
+	}
 	want := sub.want
 	if want.RunID == "" {
 		want.RunID = event.NewID("run")

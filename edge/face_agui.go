@@ -2,11 +2,13 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -237,11 +239,16 @@ func (in *aguiInput) steered(fold *event.Session, list []event.Command) ([]event
 	if err != nil {
 		return nil, err
 	}
+	if unknown, err = distinct(unknown); err != nil {
+		return nil, err
+	}
 	var said []event.InputMessage
-	for _, m := range unknown {
-		if m.Role == event.RoleUser {
-			said = append(said, m.InputMessage)
+	for i, m := range unknown {
+		if m.Role != event.RoleUser {
+			continue
 		}
+		m.MessageID = cmp.Or(m.MessageID, derivedID("msg", list[0].CommandID, strconv.Itoa(i), m.text))
+		said = append(said, m.InputMessage)
 	}
 	if len(said) > 0 {
 		list = slices.Insert(list, 0, event.Command{CommandID: "steer", Kind: event.Steer, Messages: said})

@@ -101,7 +101,9 @@ func (in *aguiInput) unknown(fold *event.Session) ([]inputMessage, error) {
 				if err != nil {
 					return nil, err
 				}
-				answerCall(list, pastResult{m.ToolCallID, orText(content.parts)})
+				if _, err := answerCall(m.at, list, pastResult{m.ToolCallID, orText(content.parts)}); err != nil {
+					return nil, err
+				}
 			}
 			continue
 		}

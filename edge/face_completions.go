@@ -185,8 +185,8 @@ func (s *Server) completionMessages(ctx context.Context, c *call, in *completion
 			return nil, err
 		}
 		if m.Role == "tool" {
-			if !answerCall(list, pastResult{m.CallID, orText(parts)}) {
-				return nil, bad(at, "%s answers the tool call %q, which no earlier message makes", at, m.CallID)
+			if err := answerMade(at, list, pastResult{m.CallID, orText(parts)}); err != nil {
+				return nil, err
 			}
 			continue
 		}

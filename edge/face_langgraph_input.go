@@ -238,7 +238,9 @@ func (s *Server) langgraphMessages(ctx context.Context, c *call, in *langgraphIn
 				if err != nil {
 					return nil, err
 				}
-				answerCall(list, pastResult{m.CallID, orText(content)})
+				if _, err := answerCall(m.at, list, pastResult{m.CallID, orText(content)}); err != nil {
+					return nil, err
+				}
 			}
 			continue
 		}

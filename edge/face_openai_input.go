@@ -163,7 +163,11 @@ func (s *Server) responseMessages(ctx context.Context, c *call, in *responsesInp
 			if err != nil {
 				return nil, err
 			}
-			said = answerCall(list, pastResult{i.CallID, orText(content.parts)}) || said
+			made, err := answerCall(at, list, pastResult{i.CallID, orText(content.parts)})
+			if err != nil {
+				return nil, err
+			}
+			said = said || made
 		case "reasoning", "item_reference", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response":
 			// the session has its own
 		default:

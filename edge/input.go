@@ -64,8 +64,8 @@ func readMessages(param string, list []map[string]json.RawMessage) ([]inputMessa
 			return nil, err
 		}
 		for _, r := range results {
-			if !answerCall(all, r) {
-				return nil, bad(at, "%s answers the tool call %q, which no earlier message makes", at, r.callID)
+			if err := answerMade(at, all, r); err != nil {
+				return nil, err
 			}
 		}
 		if len(m.Parts) > 0 || len(m.Calls) > 0 {
@@ -91,16 +91,34 @@ type pastResult struct {
 	content []event.Part
 }
 
-func answerCall(all []inputMessage, r pastResult) bool {
+// answerCall gives the last such call that has no result yet its own. made: there
+// is such a call.
+func answerCall(at string, all []inputMessage, r pastResult) (made bool, err error) {
 	for i := len(all) - 1; i >= 0; i-- {
 		for j := range all[i].Calls {
-			if c := &all[i].Calls[j]; c.CallID == r.callID && c.Content == nil {
+			c := &all[i].Calls[j]
+			if c.CallID != r.callID {
+				continue
+			}
+			if c.Content == nil {
 				c.Content = r.content
-				return true
+				return true, nil
+			}
+			if made = true; !sameContent(c.Content, r.content) {
+				err = twoResults(at, r.callID)
 			}
 		}
 	}
-	return false
+	return made, err
+}
+
+// answerMade refuses an answer to a call that nobody made.
+func answerMade(at string, all []inputMessage, r pastResult) error {
+	made, err := answerCall(at, all, r)
+	if err == nil && !made {
+		err = bad(at, "%s answers the tool call %q, which no earlier message makes", at, r.callID)
+	}
+	return err
 }
 
 // passed are members that vendors' SDKs add to messages and that say nothing to

@@ -25,6 +25,10 @@ func (s *Server) named(ctx context.Context, k eventlog.Key, ref eventlog.RunRef,
 		}
 		held = fold.Messages
 	}
+	list, err := distinct(list)
+	if err != nil {
+		return nil, err
+	}
 	matched := len(list) > 1 // as long as both conversations are the same
 	messages := make([]event.InputMessage, len(list))
 	for i, m := range list {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -399,14 +400,25 @@ func (t *turn) start(s *event.Session, runID, traceID, traceparent string, d eve
 	return own
 }
 
-// inputs are the events of the messages that the session does not hold yet.
+// inputs are the events of the messages, and of the calls in them, that the
+// session does not hold yet. Of what has one id the first counts.
 func inputs(s *event.Session, messages []event.InputMessage) []event.Event {
 	var out []event.Event
-	index := len(s.Messages)
+	index, said, made := len(s.Messages), map[string]bool{}, map[string]bool{}
 	for _, m := range messages {
-		if s.MessageByID(m.MessageID) != nil {
+		if s.MessageByID(m.MessageID) != nil || said[m.MessageID] {
 			continue
 		}
+		brought := len(m.Calls)
+		m.Calls = slices.DeleteFunc(slices.Clone(m.Calls), func(c event.PastCall) bool {
+			known := s.Call(c.CallID) != nil || made[c.CallID]
+			made[c.CallID] = true
+			return known
+		})
+		if brought > 0 && len(m.Calls)+len(m.Parts) == 0 {
+			continue // nothing of it is new
+		}
+		said[m.MessageID] = true
 		out = append(out, inputMessage(m, index)...)
 		index++
 	}
