@@ -114,6 +114,7 @@ func doctoredLogs() []doctored {
 		{RunExpiry, "an approval for ever", edit(w, event.ApprovalRequested, 1, `"expires_at"`, `"expired_at"`)},
 		{RunResult, "another message", edit(s, event.RunCompleted, 1, `"message_id":"m"`, `"message_id":"u"`)},
 		{RunResult, "other tokens", edit(s, event.RunCompleted, 1, `"input_tokens":10`, `"input_tokens":11`)},
+		{RunResult, "fewer tokens than none", edit(s, event.StepCompleted, 1, `"output_tokens":2`, `"output_tokens":-2`)},
 		{RunResult, "other steps", edit(s, event.RunCompleted, 1, `"steps":1`, `"steps":2`)},
 		{CommandOnce, "one command, two runs", edit(w, event.RunStarted, 2, "cmd_2", "cmd_1")},
 		{CommandOnce, "ignored twice", after(w, where(w, event.CommandIgnored, 1), w[where(w, event.CommandIgnored, 1)-1])},

@@ -90,7 +90,7 @@ var Promises = []Promise{
 	{RunInterleave, "runs of a session follow one another; those of sub-agents are inside their parent's"},
 	{RunStatus, "a run's status follows the machine, and says truly what it was before"},
 	{RunExpiry, "a run that waits for somebody says until when"},
-	{RunResult, "what a run ends with is what its log shows: its last message, its usage"},
+	{RunResult, "what a run ends with is what its log shows: its last message, its usage, which counts from nothing up"},
 	{CommandOnce, "a command is answered once"},
 	{StepOrder, "steps of a run are numbered 1, 2, 3 … and follow one another; none begins while a call is open"},
 	{MessagePair, "an answer is opened once, within a step, then closed or taken back"},

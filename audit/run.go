@@ -245,9 +245,23 @@ func (c *Checker) ended(e event.Event, r *run) {
 	if e.Type == event.RunCompleted {
 		c.completed(e, r)
 	}
+	c.spent(e)
 	r.ended, r.reasoning, r.message = true, nil, nil
 	if c.owner.recover == r.id {
 		c.owner.recover = ""
+	}
+}
+
+// spent holds that an event counts no usage that cannot be.
+func (c *Checker) spent(e event.Event) {
+	var d struct {
+		Usage event.Usage `json:"usage"`
+	}
+	if e.Into(&d) != nil {
+		return // what is not of its type is told elsewhere
+	}
+	if err := d.Usage.Check(); err != nil {
+		c.wrong(RunResult, "counts what cannot be: %v", err)
 	}
 }
 
@@ -324,6 +338,7 @@ func (c *Checker) step(e event.Event) {
 		if !r.inStep || d.Step != r.step || r.message != nil {
 			c.wrong(StepOrder, "step %d ends, step %d is open: %v, and its message: %v", d.Step, r.step, r.inStep, r.message != nil)
 		}
+		c.spent(e)
 		r.inStep = false
 		r.usage.Add(d.Usage)
 	}

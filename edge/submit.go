@@ -127,9 +127,8 @@ func checkLimits(c *event.RunConfig) error {
 	if c == nil || c.Limits == nil {
 		return nil
 	}
-	l := c.Limits
-	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 || l.WallMS < 0 {
-		return bad("config.limits", "limits cannot be negative; leave one out for the agent's own")
+	if err := c.Limits.Check(); err != nil {
+		return bad("config.limits", "%v; leave one out for the agent's own", err)
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package event
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Kind says what a command asks for.
 type Kind string
@@ -107,12 +110,25 @@ type Limits struct {
 	WallMS    int64   `json:"wall_ms,omitempty"`
 }
 
+// maxWallMS is a hundred years: with it a time.Duration does not wrap.
+const maxWallMS int64 = 100 * 365 * 24 * 3600 * 1000
+
+// Check says which limit is none: less than nothing, or more than is counted.
+func (l Limits) Check() error {
+	u := Usage{Steps: l.Steps, ToolCalls: l.ToolCalls, InputTokens: l.Tokens, CostUSD: l.CostUSD}
+	if u.Check() != nil || l.WallMS < 0 || l.WallMS > maxWallMS {
+		return fmt.Errorf("limits are from 0: counts to %d, cost_usd to %g, wall_ms to %d", MaxTokens, MaxCostUSD, maxWallMS)
+	}
+	return nil
+}
+
+// add adds to each limit, up to the most that is counted.
 func (l *Limits) add(o Limits) {
-	l.Steps += o.Steps
-	l.ToolCalls += o.ToolCalls
-	l.Tokens += o.Tokens
-	l.CostUSD += o.CostUSD
-	l.WallMS += o.WallMS
+	l.Steps = int(tokens(int64(l.Steps) + tokens(int64(o.Steps))))
+	l.ToolCalls = int(tokens(int64(l.ToolCalls) + tokens(int64(o.ToolCalls))))
+	l.Tokens = tokens(l.Tokens + tokens(o.Tokens))
+	l.CostUSD = cost(l.CostUSD + cost(o.CostUSD))
+	l.WallMS = min(l.WallMS+min(max(o.WallMS, 0), maxWallMS), maxWallMS)
 }
 
 // ToolNames is "all", "none" or a list of tool names.

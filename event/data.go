@@ -64,28 +64,6 @@ func ArgsHash(args string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Usage counts tokens of a step; steps, tool calls and cost of a run besides.
-type Usage struct {
-	InputTokens       int64   `json:"input_tokens"`
-	OutputTokens      int64   `json:"output_tokens"`
-	ReasoningTokens   int64   `json:"reasoning_tokens"`
-	CachedInputTokens int64   `json:"cached_input_tokens"`
-	Steps             int     `json:"steps,omitempty"`
-	ToolCalls         int     `json:"tool_calls,omitempty"`
-	CostUSD           float64 `json:"cost_usd,omitempty"`
-}
-
-// Add adds the counts of o.
-func (u *Usage) Add(o Usage) {
-	u.InputTokens += o.InputTokens
-	u.OutputTokens += o.OutputTokens
-	u.ReasoningTokens += o.ReasoningTokens
-	u.CachedInputTokens += o.CachedInputTokens
-	u.Steps += o.Steps
-	u.ToolCalls += o.ToolCalls
-	u.CostUSD += o.CostUSD
-}
-
 // Data of the session and run events.
 type (
 	SessionCreatedData struct {

@@ -29,6 +29,7 @@ func Metrics(reg prometheus.Registerer) Observer {
 		Full:      full.Inc,
 		Ended: func(status event.Status, d time.Duration, u event.Usage) {
 			took.WithLabelValues(string(status)).Observe(d.Seconds())
+			u = u.Bounded() // a counter that is told to go down panics
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 			if d > 0 && u.OutputTokens > 0 {

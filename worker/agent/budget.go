@@ -48,8 +48,16 @@ type Price struct {
 
 const million = 1e6
 
+// counted is what a model says it has used, with its price. Models say what they
+// like: what cannot be is not counted.
+func (p Price) counted(u event.Usage) event.Usage {
+	u = u.Bounded()
+	u.CostUSD = p.of(u)
+	return u.Bounded()
+}
+
 func (p Price) of(u event.Usage) float64 {
-	fresh := u.InputTokens - u.CachedInputTokens
+	fresh := max(0, u.InputTokens-u.CachedInputTokens)
 	return (float64(fresh)*p.Input + float64(u.CachedInputTokens)*p.CachedInput + float64(u.OutputTokens)*p.Output) / million
 }
 

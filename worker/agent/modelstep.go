@@ -88,7 +88,7 @@ func (r *Run) request(view *event.Session, run *event.Run) (request, error) {
 		req.MaxTokens, req.capped = int(answer), true
 	}
 	if counts {
-		req.reserved = &event.Reserved{Tokens: tokens, CostUSD: m.price.of(event.Usage{InputTokens: tokens})}
+		req.reserved = &event.Reserved{Tokens: tokens, CostUSD: m.price.counted(event.Usage{InputTokens: tokens}).CostUSD}
 	}
 	return req, nil
 }
@@ -128,7 +128,7 @@ func (r *Run) ask(ctx context.Context, req request, step int) error {
 		req.Attempt = retry
 		a := newAnswer(r, req.Session)
 		result, err := r.stream(ctx, req.Request, a)
-		result.Usage.CostUSD = r.model().price.of(result.Usage)
+		result.Usage = r.model().price.counted(result.Usage)
 		if err == nil {
 			err := a.complete(step, req.finished(result))
 			r.hush()

@@ -233,8 +233,8 @@ func unkept(name string, err error) error {
 // is used up.
 func (l *leg) spend(u event.Usage) error {
 	u.Steps, u.ToolCalls = 0, 0
-	if u.InputTokens < 0 || u.OutputTokens < 0 || u.CostUSD < 0 {
-		return broken("usage is negative")
+	if err := u.Check(); err != nil {
+		return broken("of its usage, " + err.Error())
 	}
 	l.usage.Add(u)
 	for _, a := range l.run.accounts(l.run.Journal.View()) {

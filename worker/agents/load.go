@@ -314,8 +314,8 @@ func (c *checker) prices(d *agent.Definition, f file) {
 		if !used[name] {
 			c.wrong("$.prices", "no model of this agent is called %q", name)
 		}
-		if p.Input < 0 || p.Output < 0 || p.CachedInput != nil && *p.CachedInput < 0 {
-			c.wrong("$.prices", "%q: a price is not negative", name)
+		if !isPrice(p.Input) || !isPrice(p.Output) || p.CachedInput != nil && !isPrice(*p.CachedInput) {
+			c.wrong("$.prices", "%q: a price is not negative and not endless", name)
 		}
 	}
 }
@@ -441,9 +441,11 @@ func (c *checker) emit(e emitSection) event.Emit {
 	return out
 }
 
+func isPrice(usd float64) bool { return usd >= 0 && usd <= event.MaxCostUSD }
+
 func (c *checker) limits(l limitSection) agent.Limits {
-	if l.Steps < 0 || l.ToolCalls < 0 || l.Tokens < 0 || l.CostUSD < 0 {
-		c.wrong("$.limits", "limits are not negative; leave one out for no limit or the default")
+	if (event.Limits{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD}).Check() != nil {
+		c.wrong("$.limits", "limits are not negative and not endless; leave one out for no limit or the default")
 	}
 	if l.OnExceeded != "" && l.OnExceeded != "fail" && l.OnExceeded != "pause" {
 		c.wrong("$.limits.on_exceeded", "%q is none of fail, pause", l.OnExceeded)
@@ -451,8 +453,8 @@ func (c *checker) limits(l limitSection) agent.Limits {
 	if l.Resume != 0 && l.OnExceeded != "pause" {
 		c.wrong("$.limits.resume_timeout", "is for on_exceeded: pause")
 	}
-	if b := l.Session; b.Steps < 0 || b.ToolCalls < 0 || b.Tokens < 0 || b.CostUSD < 0 {
-		c.wrong("$.limits.session", "limits are not negative")
+	if b := l.Session; (event.Limits{Steps: b.Steps, ToolCalls: b.ToolCalls, Tokens: b.Tokens, CostUSD: b.CostUSD}).Check() != nil {
+		c.wrong("$.limits.session", "limits are not negative and not endless")
 	}
 	if l.ToolResult > agent.DefaultToolResult {
 		c.wrong("$.limits.tool_result", "at most %d KiB: a result must fit one event", agent.DefaultToolResult>>10)

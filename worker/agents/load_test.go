@@ -47,6 +47,8 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"sub-agent":         {"name: x\nmodel: {provider: openai, name: m}\ntools:\n  - agent: other\n", `bad.yaml:4: tools[0].agent: there is no agent "other"`},
 		"fallback":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\n  - provider: acme\n    name: n\n", "bad.yaml:5: fallback[1].provider: \"acme\" is none of"},
 		"no price":          {"name: x\nmodel: {provider: openai, name: m}\nfallback:\n  - {provider: openai, name: n}\nprices: {m: {input: 1, output: 2}}\nlimits: {cost_usd: 1}\n", "bad.yaml:4: fallback[0].name: prices has no \"n\""},
+		"endless price":     {"name: x\nmodel: {provider: openai, name: m}\nprices: {m: {input: .inf, output: 2}}\n", "bad.yaml:3: prices: \"m\": a price is not negative and"},
+		"endless limit":     {"name: x\nmodel: {provider: openai, name: m}\nlimits: {cost_usd: .inf}\n", "bad.yaml:3: limits: limits are not negative and"},
 		"price of nothing":  {"name: x\nmodel: {provider: openai, name: m}\nprices: {mm: {input: 1, output: 2}}\n", "bad.yaml:3: prices: no model of this agent is called \"mm\""},
 		"exceeded":          {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  on_exceeded: stop\n", "bad.yaml:4: limits.on_exceeded: \"stop\" is none of fail, pause"},
 		"negative":          {"name: x\nmodel: {provider: openai, name: m}\nlimits: {session: {tokens: -1}}\n", "limits are not negative"},

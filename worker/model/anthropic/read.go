@@ -55,14 +55,15 @@ func (u *usage) update(o usage) {
 func (u *usage) event() event.Usage {
 	read := count(u.CacheRead)
 	return event.Usage{InputTokens: count(u.Input) + read + count(u.CacheCreation), CachedInputTokens: read,
-		OutputTokens: count(u.Output), ReasoningTokens: count(u.Details.Thinking)}
+		OutputTokens: count(u.Output), ReasoningTokens: count(u.Details.Thinking)}.Bounded()
 }
 
+// count is a count that sums of do not wrap.
 func count(n *int64) int64 {
 	if n == nil {
 		return 0
 	}
-	return *n
+	return min(max(*n, 0), event.MaxTokens)
 }
 
 // A reader turns the events of one stream into an answer.

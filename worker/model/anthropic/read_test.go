@@ -119,3 +119,15 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+func TestUsageThatCannotBe(t *testing.T) {
+	for said, want := range map[string]event.Usage{
+		`{"input_tokens":-3,"output_tokens":-1,"cache_read_input_tokens":-1}`:                {},
+		`{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807}`: {InputTokens: event.MaxTokens, CachedInputTokens: event.MaxTokens},
+	} {
+		_, res, err := readAll(t, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":`+said+`}`, `{"type":"message_stop"}`)
+		if err != nil || res.Usage != want {
+			t.Errorf("%s: %+v, %v", said, res.Usage, err)
+		}
+	}
+}

@@ -78,7 +78,7 @@ func (r *reader) read(raw []byte) error {
 	}
 	if c.Usage != nil {
 		r.usage = event.Usage{InputTokens: c.Usage.PromptTokens, OutputTokens: c.Usage.CompletionTokens,
-			ReasoningTokens: c.Usage.CompletionDetails.Reasoning, CachedInputTokens: c.Usage.PromptDetails.Cached}
+			ReasoningTokens: c.Usage.CompletionDetails.Reasoning, CachedInputTokens: c.Usage.PromptDetails.Cached}.Bounded()
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {

@@ -77,3 +77,14 @@ func FuzzChunks(f *testing.F) {
 		}
 	})
 }
+
+func TestUsageThatCannotBe(t *testing.T) {
+	for said, want := range map[string]event.Usage{
+		`{"prompt_tokens":-3,"completion_tokens":-1,"prompt_tokens_details":{"cached_tokens":-1}}`: {},
+		`{"prompt_tokens":9223372036854775807,"completion_tokens":1}`:                              {InputTokens: event.MaxTokens, OutputTokens: 1},
+	} {
+		if _, res, err := readAll(t, stop, `{"choices":[],"usage":`+said+`}`); err != nil || res.Usage != want {
+			t.Errorf("%s: %+v, %v", said, res.Usage, err)
+		}
+	}
+}
