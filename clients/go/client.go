@@ -43,7 +43,8 @@ type Client struct {
 	// OnRetry, if set, hears of every failure that is followed by another try.
 	OnRetry func(cause error, wait time.Duration)
 
-	edge atomic.Int32 // index of the edge to begin with: the last that served
+	edge    atomic.Int32 // index of the edge to begin with: the last that served
+	reached atomic.Bool  // one has served: its address is right
 }
 
 // edges returns the base URLs in a fixed order, without trailing slash.
@@ -151,6 +152,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	for {
 		err := c.callOnce(ctx, p.edge(), r, out)
 		if err == nil {
+			p.heard()
 			return nil
 		}
 		if err := p.again(ctx, err); err != nil {

@@ -20,6 +20,7 @@ type pursuit struct {
 	fails    int           // failures in a row, over all edges
 	alive    time.Time     // last sign of life, at first the beginning
 	answered bool          // an edge has answered at least once
+	reached  bool          // an edge was there at least once, whatever came of it
 	retry    time.Duration // reconnection time the stream asked for
 }
 
@@ -28,7 +29,7 @@ func (c *Client) pursue() (*pursuit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pursuit{c: c, edges: edges, at: int(c.edge.Load()) % len(edges), alive: time.Now()}, nil
+	return &pursuit{c: c, edges: edges, at: int(c.edge.Load()) % len(edges), alive: time.Now(), reached: c.reached.Load()}, nil
 }
 
 func (p *pursuit) edge() string { return p.edges[p.at] }
@@ -36,6 +37,7 @@ func (p *pursuit) edge() string { return p.edges[p.at] }
 // heard notes that the edge lives.
 func (p *pursuit) heard() {
 	p.alive, p.answered = time.Now(), true
+	p.c.reached.Store(true)
 	p.c.edge.Store(int32(p.at))
 }
 
@@ -52,6 +54,7 @@ func (p *pursuit) again(ctx context.Context, cause error) error {
 		return context.Cause(ctx)
 	}
 	p.fails++
+	p.reached = p.reached || !unreachable(cause)
 	if !p.worth(cause) {
 		return cause
 	}
@@ -78,7 +81,7 @@ func (p *pursuit) worth(cause error) bool {
 	case errors.As(cause, &refusal):
 		return refusal.temporary() || refusal.Status == http.StatusInternalServerError && p.answered
 	case unreachable(cause):
-		return p.answered || p.fails < len(p.edges)
+		return p.reached || p.answered || p.fails < len(p.edges)
 	}
 	return true
 }

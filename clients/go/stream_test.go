@@ -342,6 +342,30 @@ func TestNextEdgeWhenOneIsDown(t *testing.T) {
 	}
 }
 
+// One edge is gone, the other one cannot yet: that is no wrong address.
+func TestOneEdgeIsGoneAndTheOtherOneBusy(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	busy, requests := script(t, func(w http.ResponseWriter, _ *http.Request) {
+		edgetest.Problem(w, 503, event.CodeUnavailable, "no leader")
+	})
+	up := edgetest.New(t, edgetest.Golden(t))
+	c := quick(gone.URL, busy, busy)
+	c.Patience = 300 * time.Millisecond
+	if _, err := c.GetRun(t.Context(), up.RunID); err == nil || !strings.Contains(err.Error(), "gave up after") || requests.Load() < 4 {
+		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
+	c = quick(up.URL, gone.URL)
+	if _, err := c.GetRun(t.Context(), up.RunID); err != nil {
+		t.Fatal(err)
+	}
+	up.Close() // both are gone, but the addresses were right
+	c.Patience = 300 * time.Millisecond
+	if _, err := c.GetRun(t.Context(), up.RunID); err == nil || !strings.Contains(err.Error(), "gave up after") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestRefusalsAreFinal(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 409, 410, 422, 500} {
 		url, requests := script(t, func(w http.ResponseWriter, _ *http.Request) {

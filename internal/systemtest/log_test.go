@@ -246,7 +246,7 @@ func (j *judgement) tools(e event.Event) {
 		j.wrong(e, "%s has attempt %d, is the %dth", name, d.Attempt, n)
 	case n > 1 && !slices.Contains(repeatable, name):
 		j.wrong(e, "%s is executed again", name)
-	case n > 1+j.runs[e.RunID].recovered:
+	case n > 1+j.runs[e.RunID].recovered && d.Reason == "": // else it was not answered
 		j.wrong(e, "%s is executed again without a takeover", name)
 	}
 	if d.IdempotencyKey != e.RunID+"/"+d.CallID {
