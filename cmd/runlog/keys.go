@@ -20,7 +20,7 @@ func migrateCommand(ctx context.Context, args []string) error {
 	if err := s.makeDirs(); err != nil {
 		return err
 	}
-	db, err := catalog.Open(ctx, s.catalogURL, catalog.Options{Migrate: true, Log: s.log})
+	db, err := s.openCatalog(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func keysCommand(ctx context.Context, args []string) error {
 	if err := s.makeDirs(); err != nil {
 		return err
 	}
-	db, err := catalog.Open(ctx, s.catalogURL, catalog.Options{Log: s.log})
+	db, err := s.openCatalog(ctx, false)
 	if err != nil {
 		return err
 	}

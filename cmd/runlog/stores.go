@@ -45,9 +45,7 @@ func (s *settings) open(ctx context.Context, nc *nats.Conn, migrate bool) (*stor
 	if st.artifacts, err = artifacts.Open(ctx, s.artifactsURL, artifacts.Options{}); err != nil {
 		return nil, err
 	}
-	// A database that is a file of this machine has no operator who migrates it.
-	migrate = migrate || strings.HasPrefix(s.catalogURL, "sqlite:")
-	if st.catalog, err = catalog.Open(ctx, s.catalogURL, catalog.Options{Migrate: migrate, Log: s.log}); err != nil {
+	if st.catalog, err = s.openCatalog(ctx, migrate); err != nil {
 		return nil, err
 	}
 	st.log, err = eventlog.Open(ctx, nc, eventlog.Options{
@@ -55,6 +53,13 @@ func (s *settings) open(ctx context.Context, nc *nats.Conn, migrate bool) (*stor
 		Blobs: snapshots{st.artifacts}, Observe: eventlog.Metrics(st.metrics), Exclusive: s.data != "",
 	})
 	return st, err
+}
+
+// openCatalog opens the catalog. One that is a file of this machine has no operator
+// who migrates it: whoever opens it does.
+func (s *settings) openCatalog(ctx context.Context, migrate bool) (*catalog.DB, error) {
+	migrate = migrate || strings.HasPrefix(s.catalogURL, "sqlite:")
+	return catalog.Open(ctx, s.catalogURL, catalog.Options{Migrate: migrate, Log: s.log})
 }
 
 // makeDirs makes the directories that local stores are in.
