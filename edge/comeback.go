@@ -3,6 +3,8 @@ package edge
 import (
 	"net"
 	"sync"
+
+	"github.com/runlog-dev/runlog/edge/stream"
 )
 
 // A comeback is a listener whose connections were taken over for a stream that has
@@ -21,16 +23,18 @@ func newComeback(addr net.Addr) *comeback {
 	return &comeback{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), quiet: map[*returned]struct{}{}}
 }
 
-// give takes a connection back, unless the server stops.
-func (b *comeback) give(conn net.Conn) bool {
+// give takes a connection back, unless the server stops. early is what was read of
+// it beyond its last request.
+func (b *comeback) give(conn net.Conn, early []byte) bool {
 	if r, ok := conn.(*returned); ok {
+		early = append(early, r.early...)
 		conn = r.limitedConn
 	}
 	limited, ok := conn.(*limitedConn)
 	if !ok {
 		return false
 	}
-	r := &returned{limitedConn: limited, home: b}
+	r := &returned{limitedConn: limited, home: b, early: early}
 	b.mu.Lock()
 	open := b.quiet != nil
 	if open {
@@ -88,10 +92,16 @@ type returned struct {
 	*limitedConn
 	home  *comeback
 	asked sync.Once
+	early []byte // is read first
 }
 
-func (r *returned) Read(b []byte) (int, error) {
-	n, err := r.limitedConn.Read(b)
+func (r *returned) Read(b []byte) (n int, err error) {
+	if len(r.early) > 0 && len(b) > 0 {
+		n = copy(b, r.early)
+		r.early = r.early[n:]
+	} else {
+		n, err = r.limitedConn.Read(b)
+	}
 	if n > 0 {
 		r.asked.Do(func() { r.home.forget(r) })
 	}
@@ -105,7 +115,7 @@ func (r *returned) Close() error {
 
 // reuse is what takes a call's connection after its stream; nil where nothing does,
 // or something of the request may be left in it.
-func (s *Server) reuse(c *call) func(net.Conn) bool {
+func (s *Server) reuse(c *call) stream.Reuse {
 	if s.comeback == nil || c.closes || c.body != nil && !c.body.whole {
 		return nil
 	}

@@ -241,33 +241,69 @@ func TestTheConnectionOfAParkedStreamIsUsedAgain(t *testing.T) {
 	}
 }
 
-// Who asks for its connection to be closed, or has sent more than its request, gets
-// the whole stream and then a closed connection.
+// Who asks for its connection to be closed gets the whole stream first.
 func TestTheConnectionOfAParkedStreamIsClosed(t *testing.T) {
 	s := newSite(t)
 	w := s.scribe("default", "s")
 	e := s.serve(edge.Options{})
-	for i, more := range []string{"Connection: close\r\n\r\n", "\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
-		id := fmt.Sprint("r", i)
+	wantStatus(t, e.do("POST", "/v1/runs", `{"input":"x","run_id":"r","session_id":"s"}`), 202)
+	rd := pipeline(t, e, "GET /v1/runs/r/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	resp, err := http.ReadResponse(rd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return e.srv.Parked() == 1 })
+	w.write(started("r"), completed("r"))
+	newListener(t, resp).rest()
+	if _, err := rd.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection was not closed: %v", err)
+	}
+}
+
+// pipeline sends requests at once on one connection.
+func pipeline(t *testing.T, e *served, requests string) *bufio.Reader {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(conn, requests); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(conn)
+}
+
+// Requests that a client has sent behind that for a stream are answered after it, in
+// their order, whatever was read of them when the stream was parked: streams among
+// them, and one whose bytes were read in part.
+func TestRequestsBehindAStreamAreAnswered(t *testing.T) {
+	s := newSite(t)
+	w := s.scribe("default", "s")
+	e := s.serve(edge.Options{})
+	var asked strings.Builder
+	runs := []string{"r1", "r2", "r3"}
+	for _, id := range runs {
 		wantStatus(t, e.do("POST", "/v1/runs", fmt.Sprintf(`{"input":"x","run_id":%q,"session_id":"s"}`, id)), 202)
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: localhost\r\n%s", id, more)
-		rd := bufio.NewReader(conn)
+		fmt.Fprintf(&asked, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n", id)
+		fmt.Fprintf(&asked, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 3000)) // more than a reader's buffer in all
+	}
+	rd := pipeline(t, e, asked.String())
+	for _, id := range runs {
 		resp, err := http.ReadResponse(rd, nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", id, err)
 		}
 		waitFor(t, func() bool { return e.srv.Parked() == 1 })
 		w.write(started(id), completed(id))
-		newListener(t, resp).rest()
-		if _, err := rd.ReadByte(); !errors.Is(err, io.EOF) {
-			t.Errorf("the connection was not closed: %v", err)
+		if l := newListener(t, resp).rest(); len(l) != 2 {
+			t.Fatalf("%s: %d messages", id, len(l))
 		}
+		if resp, err = http.ReadResponse(rd, nil); err != nil {
+			t.Fatalf("behind %s: %v", id, err)
+		}
+		wantBody(t, resp, `"ok"`)
 	}
 }
 

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,14 +27,18 @@ type Parked struct {
 	rest    []byte          // of a write that the client has not taken
 	written int64           // of the body, since it was parked
 	over    func(written int64, err error)
-	reuse   func(net.Conn) bool // takes the connection when the body has ended
-	early   bool                // the client has sent more than its request
+	reuse   Reuse
+	early   []byte // what the client has sent after its request
 
 	mu   sync.Mutex
 	left error // why it has to go
 	row  *row  // where it sits
 	wake context.CancelCauseFunc
 }
+
+// Reuse takes the connection of a stream whose body has ended, and what its client
+// has sent on it already, for the next request; false: it does not.
+type Reuse func(conn net.Conn, early []byte) bool
 
 // ServeOrPark is Serve for an answer in chunks (HTTP/1.1) on a connection without
 // encryption. If it returns a Parked, the viewer has shown all there is: the
@@ -60,7 +65,11 @@ func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
 		v.hub.lot.forget(p)
 		return nil, err
 	}
-	p.conn, v.parked, p.early = conn, true, rw.Reader.Buffered() > 0
+	p.conn, v.parked = conn, true
+	if n := rw.Reader.Buffered(); n > 0 {
+		early, _ := rw.Reader.Peek(n) // no more than is there
+		p.early = bytes.Clone(early)
+	}
 	if sc, ok := conn.(syscall.Conn); ok {
 		p.raw, _ = sc.SyscallConn()
 	}
@@ -72,7 +81,7 @@ func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
 // returned, with the bytes of the body since then; the client sees the end when
 // it has returned. After a proper end reuse, if set, may take the connection, which
 // has nothing left of the request; else it is closed.
-func (p *Parked) Start(over func(written int64, err error), reuse func(net.Conn) bool) {
+func (p *Parked) Start(over func(written int64, err error), reuse Reuse) {
 	p.over, p.reuse = over, reuse
 	if p.raw != nil && p.v.hub.lot.poll.watch(p) == nil {
 		p.v.topic.seat(p)
@@ -190,13 +199,13 @@ func (p *Parked) finish() error {
 
 // goesBack hands the connection on for the client's next request.
 func (p *Parked) goesBack() bool {
-	if p.reuse == nil || p.early || p.leaving() != nil || p.conn.SetDeadline(time.Time{}) != nil {
+	if p.reuse == nil || p.leaving() != nil || p.conn.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	if p.raw != nil {
 		p.v.hub.lot.poll.forget(p)
 	}
-	return p.reuse(p.conn)
+	return p.reuse(p.conn, p.early)
 }
 
 // lingering is how long a connection waits for its client to close it too: what
