@@ -101,7 +101,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close}
-		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		ctx, done := detached(r.Context())
+		defer done()
+		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 		if r.Body != http.NoBody {
 			c.body = s.pace(w, r.Body)
 			r.Body = c.body

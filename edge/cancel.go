@@ -94,7 +94,7 @@ func (s *Server) watchEnd(ctx context.Context, p runPlace) (ended func(event.Seq
 		return nil, nil, err
 	}
 	ended = func(after event.Seq, limit time.Duration) error {
-		waiting, cancel := context.WithTimeout(ctx, limit)
+		waiting, cancel := patience(ctx, limit)
 		defer cancel()
 		err := v.Wait(waiting, after)
 		if waiting.Err() != nil && ctx.Err() == nil {

@@ -77,7 +77,7 @@ func (s *Server) a2aWait(ctx context.Context, t *a2aTask) error {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, s.opts.MaxWait)
+	waiting, cancel := patience(ctx, s.opts.MaxWait)
 	defer cancel()
 	if err = v.Wait(waiting, max(t.place.after, t.answered)); waiting.Err() != nil && ctx.Err() == nil {
 		return nil

@@ -158,10 +158,10 @@ func (s *Server) wholeMessage(w http.ResponseWriter, r *http.Request, c *call, a
 		return err
 	}
 	defer done()
-	reading, cancel := context.WithTimeout(ctx, s.opts.MaxWait)
+	reading, cancel := patience(ctx, s.opts.MaxWait)
 	defer cancel()
 	d := &madeMessage{at.dialect(), anthropic.NewMessage(at.dialect())}
-	v, _, err := s.viewMessage(reading, c, at, d)
+	v, _, err := s.viewMessage(ctx, c, at, d)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *Server) wholeMessage(w http.ResponseWriter, r *http.Request, c *call, a
 	if err := at.place(ctx); err != nil {
 		return err
 	}
-	if _, err := v.Prepare(reading); err != nil {
+	if _, err := v.Prepare(ctx); err != nil {
 		return err
 	}
 	err = v.Serve(reading, nowhere{http.Header{}})

@@ -250,7 +250,7 @@ func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call
 		return s.serveLast(ctx, w, c, v, req)
 	}
 	err = s.serve(ctx, w, c, v, req)
-	if r.Context().Err() != nil {
+	if left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
 	}
 	return err
@@ -343,7 +343,7 @@ func (s *Server) writeEnd(w http.ResponseWriter, r *http.Request, c *call, n *na
 	from := n.from()
 	req := stream.Request{Dialect: native.Dialect{}, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }}
 	err := s.readThrough(r.Context(), n.responseRef, req)
-	if n.untilGone && r.Context().Err() != nil {
+	if n.untilGone && left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
 	}
 	if err != nil {

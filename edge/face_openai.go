@@ -265,16 +265,16 @@ func (s *Server) readThrough(ctx context.Context, at responseRef, req stream.Req
 		return err
 	}
 	defer done()
-	reading, cancel := context.WithTimeout(ctx, s.opts.MaxWait)
+	reading, cancel := patience(ctx, s.opts.MaxWait)
 	defer cancel()
 	req.Transport = stream.SSE{}
 	at.place.into(&req)
-	v, err := s.hub.View(reading, req)
+	v, err := s.hub.View(ctx, req)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	if _, err := v.Prepare(reading); err != nil {
+	if _, err := v.Prepare(ctx); err != nil {
 		return err
 	}
 	if err = v.Serve(reading, nowhere{http.Header{}}); reading.Err() != nil && ctx.Err() == nil {

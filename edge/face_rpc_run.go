@@ -264,7 +264,7 @@ func (s *Server) rpcFollow(w http.ResponseWriter, r *http.Request, c *call, q *r
 	ref := eventlog.RunRef{RunID: p.runID, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}
 	s.nameRun(w, c, ref)
 	err = s.serve(ctx, w, c, v, req)
-	if f.untilGone && r.Context().Err() != nil {
+	if f.untilGone && left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, ref, p.key.Tenant)
 	}
 	if err != nil {

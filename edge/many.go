@@ -114,5 +114,10 @@ func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, 
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	s.metrics.streams.Inc()
+	if !history {
+		var leave context.CancelFunc
+		ctx, leave = attended(ctx)
+		defer leave()
+	}
 	return s.streamOver(c, history, s.hub.ServeMany(ctx, w, t, at, viewers))
 }

@@ -250,6 +250,8 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
 		return err
 	}
+	ctx, leave := attended(ctx)
+	defer leave()
 	p, err := v.ServeOrPark(ctx, w)
 	if c.parked = p; p != nil {
 		return nil
@@ -262,7 +264,12 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {
 		return err
 	}
-	return s.streamOver(c, req.NoFollow, v.Serve(ctx, w))
+	if req.NoFollow {
+		return s.streamOver(c, true, v.Serve(ctx, w)) // it has an end, or a write fails
+	}
+	ctx, leave := attended(ctx)
+	defer leave()
+	return s.streamOver(c, false, v.Serve(ctx, w))
 }
 
 // begin answers with the header of a stream, or that it is over.

@@ -188,7 +188,7 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub 
 		return s.serveLast(ctx, w, c, v, req)
 	}
 	err = s.serve(ctx, w, c, v, req)
-	if r.Context().Err() != nil {
+	if left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, ref, sub.tenant)
 	}
 	return err
