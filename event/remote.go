@@ -36,7 +36,8 @@ type Ask struct {
 	ExpiresAt *Time  `json:"expires_at,omitempty"`
 }
 
-// Remote is a run's last mark, and what has been said since.
+// Remote is a run's last mark, and what has been said since. Each fold and each
+// view has its own: a leg may have very many messages, and each of them is noted.
 type Remote struct {
 	RemoteMark
 	Asked []Ask           `json:"asked,omitempty"` // by the leg before this one
@@ -45,7 +46,16 @@ type Remote struct {
 	State json.RawMessage `json:"state,omitempty"` // of the session, at the mark
 }
 
-// marked folds a mark. Views share what a RunBook points to, so it is replaced.
+func (r *Remote) clone() *Remote {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.Said, c.Gone = slices.Clone(r.Said), slices.Clone(r.Gone)
+	return &c
+}
+
+// marked folds a mark.
 func (b *RunBook) marked(m RemoteMark, state json.RawMessage) {
 	next := Remote{RemoteMark: m, State: state}
 	if was := b.Remote; was != nil {
@@ -62,9 +72,7 @@ func (b *RunBook) marked(m RemoteMark, state json.RawMessage) {
 
 func (b *RunBook) said(messageID string) {
 	if b.Remote != nil && b.InStep {
-		next := *b.Remote
-		next.Said = append(slices.Clip(next.Said), messageID)
-		b.Remote = &next
+		b.Remote.Said = append(b.Remote.Said, messageID)
 	}
 }
 
@@ -72,10 +80,14 @@ func (b *RunBook) tookBack(messageID string) {
 	if b.Answer == messageID {
 		b.Answer = ""
 	}
-	if b.Remote != nil {
-		next := *b.Remote
-		next.Said = slices.DeleteFunc(slices.Clone(next.Said), func(id string) bool { return id == messageID })
-		next.Gone = append(slices.Clip(next.Gone), messageID)
-		b.Remote = &next
+	if b.Remote == nil {
+		return
 	}
+	for i, id := range slices.Backward(b.Remote.Said) { // the last one goes first
+		if id == messageID {
+			b.Remote.Said = slices.Delete(b.Remote.Said, i, i+1)
+			break
+		}
+	}
+	b.Remote.Gone = append(b.Remote.Gone, messageID)
 }

@@ -352,6 +352,7 @@ func (s *Session) View() *Session {
 	}
 	for _, r := range v.Runs {
 		book := *r.Book
+		book.Remote = book.Remote.clone()
 		r.Book = &book
 	}
 	book := *s.Book
@@ -492,7 +493,16 @@ func (s *Session) CallsOf(messageID string) []*ToolCall {
 
 // CallIndex is the ordinal of a call among those of its message.
 func (s *Session) CallIndex(c *ToolCall) int {
-	return slices.Index(s.CallsOf(c.MessageID), c)
+	n := 0
+	for _, other := range s.ToolCalls {
+		if other == c {
+			return n
+		}
+		if other.MessageID == c.MessageID {
+			n++
+		}
+	}
+	return -1
 }
 
 func (s *Session) index() {

@@ -140,6 +140,13 @@ func (j *journal) View() *event.Session {
 	return j.fold.View()
 }
 
+// Look shows the fold while nobody appends.
+func (j *journal) Look(look func(*event.Session)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	look(j.fold)
+}
+
 // snapshot stores the fold once what it holds is committed, behind the caller's
 // back. The caller holds mu.
 func (j *journal) snapshot() {

@@ -93,6 +93,10 @@ type Journal interface {
 	Own(ctx context.Context) error
 	// View is the fold as it stands.
 	View() *event.Session
+	// Look shows the fold itself, where a copy of the whole would cost more than
+	// what is looked for. look keeps nothing of it but what it copies, and must
+	// not append.
+	Look(look func(*event.Session))
 }
 
 // Artifacts keeps what tools produce. Create returns a writer for a new

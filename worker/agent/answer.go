@@ -45,7 +45,6 @@ type answer struct {
 	run       *Run
 	messageID string
 	index     int // of the message in its session
-	view      *event.Session
 	executor  func(name string) event.Executor
 	ready     bool          // the run has the floor
 	waiting   []model.Chunk // until then
@@ -82,8 +81,15 @@ type callDraft struct {
 	guard    *redact.Stream
 }
 
-func newAnswer(r *Run, view *event.Session) *answer {
-	return &answer{run: r, messageID: event.NewID("msg"), index: len(view.Messages), view: view, executor: r.executor}
+func newAnswer(r *Run) *answer {
+	a := &answer{run: r, messageID: event.NewID("msg"), executor: r.executor}
+	a.place()
+	return a
+}
+
+// place says where in its session the message stands.
+func (a *answer) place() {
+	a.run.Journal.Look(func(s *event.Session) { a.index = len(s.Messages) })
 }
 
 // take logs one chunk.
@@ -119,8 +125,7 @@ func (a *answer) begin() error {
 	}
 	a.ready, a.size = true, 0
 	if a.run.parent != nil { // others have spoken since
-		a.view = a.run.Journal.View()
-		a.index = len(a.view.Messages)
+		a.place()
 	}
 	waiting := a.waiting
 	a.waiting = nil
@@ -311,13 +316,14 @@ func (a *answer) startCall(c model.Chunk) error {
 
 // taken reports whether the session has a call of this id: some servers number
 // the calls of every answer from 0.
-func (a *answer) taken(id string) bool {
+func (a *answer) taken(id string) (known bool) {
 	for _, c := range a.calls {
 		if c.id == id {
 			return true
 		}
 	}
-	return a.view.Call(id) != nil
+	a.run.Journal.Look(func(s *event.Session) { known = s.Call(id) != nil })
+	return known
 }
 
 func (a *answer) growCall(c model.Chunk) error {

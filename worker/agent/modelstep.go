@@ -126,7 +126,7 @@ func (r *Run) fit(req *request, m ModelConfig) (tokens int64, err error) {
 func (r *Run) ask(ctx context.Context, req request, step int) error {
 	for retry := 1; ; retry++ {
 		req.Attempt = retry
-		a := newAnswer(r, req.Session)
+		a := newAnswer(r)
 		result, err := r.stream(ctx, req.Request, a)
 		result.Usage = r.model().price.counted(result.Usage)
 		if err == nil {

@@ -96,7 +96,7 @@ func (l *leg) open(messageID string) error {
 		if err := l.run.speak(l.ctx); err != nil {
 			return err
 		}
-		l.answer, l.index = newAnswer(l.run, l.run.Journal.View()), map[string]int{}
+		l.answer, l.index = newAnswer(l.run), map[string]int{}
 	}
 	l.id = messageID
 	l.answer.named(messageID, l.gone)
@@ -106,9 +106,14 @@ func (l *leg) open(messageID string) error {
 // named gives the message the id that the agent calls it by, if it can have it:
 // the agent may know it again by that.
 func (a *answer) named(id string, gone []string) {
-	if id != "" && event.CheckID("message", id) == nil && a.view.MessageByID(id) == nil && !slices.Contains(gone, id) {
-		a.messageID = id
+	if id == "" || event.CheckID("message", id) != nil || slices.Contains(gone, id) {
+		return
 	}
+	a.run.Journal.Look(func(s *event.Session) {
+		if s.MessageByID(id) == nil {
+			a.messageID = id
+		}
+	})
 }
 
 // close ends the message that is being written.
@@ -156,12 +161,22 @@ func (l *leg) find(id string) (*toolCall, error) {
 	if own, ok := l.calls[id]; ok {
 		id = own
 	}
-	view := l.run.Journal.View()
-	c := view.Call(id)
-	if c == nil || c.RunID != l.run.id || c.Done() {
+	t := l.openCall(id)
+	if t == nil {
 		return nil, fmt.Errorf("tool call %q is not open: %w", id, remote.ErrMisfit)
 	}
-	return &toolCall{run: l.run, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}, nil
+	return t, nil
+}
+
+// openCall is a call of the run that has no result yet, or nil.
+func (l *leg) openCall(id string) (t *toolCall) {
+	l.run.Journal.Look(func(s *event.Session) {
+		if c := s.Call(id); c != nil && c.RunID == l.run.id && !c.Done() {
+			call := *c
+			t = &toolCall{run: l.run, call: &call, index: s.CallIndex(c), internal: c.Internal}
+		}
+	})
+	return t
 }
 
 func (l *leg) progresses(s remote.Progress) error {
@@ -200,10 +215,14 @@ func (l *leg) artifact(ctx context.Context, s remote.Artifact) error {
 	}
 	name := l.run.Redactor.String(s.Name)
 	sum := sha256.Sum256(s.Data)
-	for _, a := range l.run.Journal.View().Artifacts {
-		if a.RunID == l.run.id && a.Name == name && a.MediaType == s.MediaType && a.SHA256 == hex.EncodeToString(sum[:]) {
-			return nil
-		}
+	var kept bool
+	l.run.Journal.Look(func(view *event.Session) {
+		kept = slices.ContainsFunc(view.Artifacts, func(a *event.Artifact) bool {
+			return a.RunID == l.run.id && a.Name == name && a.MediaType == s.MediaType && a.SHA256 == hex.EncodeToString(sum[:])
+		})
+	})
+	if kept {
+		return nil
 	}
 	id := event.NewID("art")
 	blob, err := l.run.Artifacts.Create(ctx, id, name, s.MediaType)
@@ -237,7 +256,9 @@ func (l *leg) spend(u event.Usage) error {
 		return broken("of its usage, " + err.Error())
 	}
 	l.usage.Add(u)
-	for _, a := range l.run.accounts(l.run.Journal.View()) {
+	var accounts []account
+	l.run.Journal.Look(func(s *event.Session) { accounts = l.run.accounts(s) })
+	for _, a := range accounts {
 		used := a.spent.Tokens + l.usage.InputTokens + l.usage.OutputTokens
 		if a.Tokens > 0 && used > a.Tokens {
 			return a.over("tokens", float64(a.Tokens), float64(used))
@@ -313,12 +334,12 @@ func (l *leg) event(s remote.Saying) (event.Event, error) {
 	case remote.State:
 		return l.run.event(event.StateSnapshot, event.StateSnapshotData{State: s.State}), fits("the state", s.State)
 	case remote.StatePatch:
-		err := patches("the state", l.run.Journal.View().State, s.Patch)
+		err := patches("the state", l.state(), s.Patch)
 		return l.run.event(event.StateDelta, event.StateDeltaData{Patch: s.Patch}), err
 	case remote.Activity:
 		return l.run.event(event.ActivitySnapshot, event.ActivityData{ActivityID: s.ID, Kind: s.Kind, Content: s.Content}), fits("the activity", s.Content)
 	case remote.ActivityPatch:
-		err := patches("the activity "+s.ID, contentOf(l.run.Journal.View(), s.ID), s.Patch)
+		err := patches("the activity "+s.ID, l.content(s.ID), s.Patch)
 		return l.run.event(event.ActivityDelta, event.ActivityDeltaData{ActivityID: s.ID, Patch: s.Patch}), err
 	case remote.Custom:
 		if event.ReservedName(s.Name) || s.Name == "" {
@@ -331,13 +352,21 @@ func (l *leg) event(s remote.Saying) (event.Event, error) {
 	return event.Event{}, fmt.Errorf("a saying of type %T: %w", s, remote.ErrMisfit)
 }
 
-func contentOf(view *event.Session, activityID string) json.RawMessage {
-	for _, a := range view.Activities {
-		if a.ActivityID == activityID {
-			return a.Content
+func (l *leg) state() (state json.RawMessage) {
+	l.run.Journal.Look(func(s *event.Session) { state = s.State })
+	return state
+}
+
+// content is that of an activity, nil if there is none.
+func (l *leg) content(activityID string) (content json.RawMessage) {
+	l.run.Journal.Look(func(s *event.Session) {
+		for _, a := range s.Activities {
+			if a.ActivityID == activityID {
+				content = a.Content
+			}
 		}
-	}
-	return nil
+	})
+	return content
 }
 
 func patches(what string, doc, patch json.RawMessage) error {

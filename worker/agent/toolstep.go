@@ -78,7 +78,7 @@ func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
 // A toolCall is one call in the hands of this worker.
 type toolCall struct {
 	run      *Run
-	view     *event.Session
+	view     *event.Session // when it was begun here; nil if an agent elsewhere runs it
 	call     *event.ToolCall
 	index    int
 	internal bool
@@ -116,7 +116,7 @@ func (t *toolCall) running() event.ToolRunningData {
 
 // closed puts before a call's result the ends of what ran under it.
 func (t *toolCall) closed(result event.Event) []event.Event {
-	if t.children == 0 && childOf(t.view, t.call, 0) == nil {
+	if t.view == nil || t.children == 0 && childOf(t.view, t.call, 0) == nil {
 		return []event.Event{result}
 	}
 	why := "it has its result"
