@@ -289,6 +289,7 @@ func TestAnAgentElsewhereThatFails(t *testing.T) {
 
 func TestSayingsThatDoNotFit(t *testing.T) {
 	for name, s := range map[string]remote.Saying{
+		"a call that is open":  remote.Call{CallID: "open", Name: "f"},
 		"arguments of no call": remote.Args{CallID: "x", Delta: "{}"},
 		"result of no call":    remote.Result{CallID: "x"},
 		"progress of no call":  remote.Progress{CallID: "x"},
@@ -300,6 +301,9 @@ func TestSayingsThatDoNotFit(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, 2*time.Second)
 			b.remote(agent.Definition{}, elsewhere(func(_ context.Context, _ remote.Task, say func(remote.Saying) error) error {
+				if err := say(remote.Call{CallID: "open", Name: "f"}); err != nil {
+					return err
+				}
 				if err := say(s); !errors.Is(err, remote.ErrMisfit) {
 					t.Errorf("say gives %v", err)
 				}

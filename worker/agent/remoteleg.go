@@ -132,6 +132,9 @@ func (l *leg) call(s remote.Call) error {
 	if s.Name == "" {
 		return broken("a tool call has no name")
 	}
+	if l.openCall(l.own(s.CallID)) != nil {
+		return fmt.Errorf("tool call %q is open already: %w", s.CallID, remote.ErrMisfit)
+	}
 	if err := l.open(s.MessageID); err != nil {
 		return err
 	}
@@ -158,14 +161,19 @@ func (l *leg) find(id string) (*toolCall, error) {
 			return nil, err
 		}
 	}
-	if own, ok := l.calls[id]; ok {
-		id = own
-	}
-	t := l.openCall(id)
+	t := l.openCall(l.own(id))
 	if t == nil {
 		return nil, fmt.Errorf("tool call %q is not open: %w", id, remote.ErrMisfit)
 	}
 	return t, nil
+}
+
+// own is the id in the log of a call that the agent calls id.
+func (l *leg) own(id string) string {
+	if own, ok := l.calls[id]; ok {
+		return own
+	}
+	return id
 }
 
 // openCall is a call of the run that has no result yet, or nil.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,32 @@ func TestLineEndsAndComments(t *testing.T) {
 	}
 }
 
+// A call that is told again before it has its result is one call; after that it is
+// another one, of a server that numbers the calls of each answer. What RUN_FINISHED
+// calls the run does not matter: adapters of frameworks put their own id there.
+func TestCallsThatAreToldAgain(t *testing.T) {
+	call := []string{`{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"{}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c"}`}
+	result := `{"type":"TOOL_CALL_RESULT","messageId":"t","toolCallId":"c","content":"yes"}`
+	a := agentAt(t, sends(slices.Concat([]string{began}, call, call, []string{result}, call, []string{result, `{"type":"RUN_FINISHED","threadId":"ses_1","runId":"another"}`})...))
+	var told []string
+	open := false
+	err := a.Run(t.Context(), task(), func(s remote.Saying) error {
+		if _, again := s.(remote.Call); again && open {
+			return remote.ErrMisfit // as the log has it
+		} else if again {
+			open = true
+		}
+		if _, end := s.(remote.Result); end {
+			open = false
+		}
+		told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", s), "remote."))
+		return nil
+	})
+	if got := strings.Join(told, " "); err != nil || got != "Call Args Raw Raw Result Call Args Result" {
+		t.Errorf("%v, %s", err, got)
+	}
+}
+
 func TestWhatIsNoSuccess(t *testing.T) {
 	text := `{"type":"TEXT_MESSAGE_START","messageId":"m1"}`
 	status := func(code int, body string) http.HandlerFunc {
@@ -154,6 +181,8 @@ func TestWhatIsNoSuccess(t *testing.T) {
 		"no type":       {sends(began, `{}`), "no JSON object with a type", event.CodeModelError, false},
 		"text of none":  {sends(began, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"x","delta":"a"}`), `message "x", which is not open`, event.CodeModelError, false},
 		"nameless call": {sends(began, `{"type":"TOOL_CALL_START","toolCallId":"x"}`), "no toolCallName", event.CodeModelError, false},
+		"a call twice":  {sends(began, `{"type":"TOOL_CALL_START","toolCallId":"x","toolCallName":"f"}`, `{"type":"TOOL_CALL_START","toolCallId":"x","toolCallName":"f"}`), `call "x", which has not ended`, event.CodeModelError, false},
+		"not UTF-8":     {sends(began, "{\"type\":\"CUSTOM\",\"name\":\"caf\xe9\"}"), "an event is not UTF-8", event.CodeModelError, false},
 		"cancelled":     {sends(began, `{"type":"RUN_FINISHED","outcome":{"type":"cancelled"}}`), "has cancelled", event.CodeModelError, false},
 		"huge event":    {sends(began, `{"type":"CUSTOM","name":"`), "", "", false},
 		"no stream": {func(w http.ResponseWriter, _ *http.Request) {

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -78,11 +80,14 @@ type narrator struct {
 	message  string          // of chunks
 	ended    bool            // the text of the message that was told last
 	call     string          // of chunks
+	open     map[string]bool // calls between their start and their end
+	repeated map[string]bool // calls that were started again before they had a result
 	acts     map[string]bool
 }
 
 func newNarrator(t remote.Task, say func(remote.Saying) error) *narrator {
-	return &narrator{session: t.Session, say: say, seen: map[string]bool{}, others: map[string]bool{}, acts: map[string]bool{}}
+	return &narrator{session: t.Session, say: say, seen: map[string]bool{}, others: map[string]bool{}, acts: map[string]bool{},
+		open: map[string]bool{}, repeated: map[string]bool{}}
 }
 
 func wrong(format string, args ...any) error {
@@ -91,6 +96,9 @@ func wrong(format string, args ...any) error {
 
 // take tells of one event.
 func (n *narrator) take(data []byte) error {
+	if !utf8.Valid(data) {
+		return wrong("an event is not UTF-8: %s", strings.ToValidUTF8(clip(string(data)), "�"))
+	}
 	var e wireEvent
 	if err := json.Unmarshal(data, &e); err != nil || e.Type == "" {
 		return wrong("an event is no JSON object with a type: %s", clip(string(data)))
@@ -144,7 +152,7 @@ var tellers = map[string]func(*narrator, wireEvent) error{
 	"TEXT_MESSAGE_CHUNK":   (*narrator).textChunk,
 	"TOOL_CALL_START":      (*narrator).callStart,
 	"TOOL_CALL_ARGS":       (*narrator).callArgs,
-	"TOOL_CALL_END":        quiet,
+	"TOOL_CALL_END":        (*narrator).callEnd,
 	"TOOL_CALL_CHUNK":      (*narrator).callChunk,
 	"TOOL_CALL_RESULT":     (*narrator).callResult,
 	"STATE_SNAPSHOT":       func(n *narrator, e wireEvent) error { return n.say(remote.State{State: orNull(e.Snapshot)}) },
@@ -232,13 +240,23 @@ func (n *narrator) callStart(e wireEvent) error {
 	if e.ToolCallID == "" || e.ToolCallName == "" {
 		return wrong("TOOL_CALL_START has no toolCallId, or no toolCallName")
 	}
-	n.call = e.ToolCallID
+	if n.open[e.ToolCallID] {
+		return wrong("TOOL_CALL_START of call %q, which has not ended", e.ToolCallID)
+	}
+	n.call, n.open[e.ToolCallID] = e.ToolCallID, true
 	parent := e.ParentMessageID
 	if m := n.session.MessageByID(parent); parent == "" || n.others[parent] || m != nil && m.Role != event.RoleAssistant {
 		parent = e.ToolCallID
 	}
 	n.seen[parent] = true
-	return n.say(remote.Call{MessageID: parent, CallID: e.ToolCallID, Name: e.ToolCallName})
+	err := n.say(remote.Call{MessageID: parent, CallID: e.ToolCallID, Name: e.ToolCallName})
+	n.repeated[e.ToolCallID] = errors.Is(err, remote.ErrMisfit)
+	return err
+}
+
+func (n *narrator) callEnd(e wireEvent) error {
+	delete(n.open, e.ToolCallID)
+	return nil
 }
 
 func (n *narrator) callArgs(e wireEvent) error {
@@ -246,11 +264,15 @@ func (n *narrator) callArgs(e wireEvent) error {
 	if !ok {
 		return wrong("TOOL_CALL_ARGS of call %q has no text", e.ToolCallID)
 	}
+	if n.repeated[e.ToolCallID] {
+		return remote.ErrMisfit // they were told
+	}
 	return n.say(remote.Args{CallID: e.ToolCallID, Delta: delta})
 }
 
 func (n *narrator) callChunk(e wireEvent) error {
 	if e.ToolCallID != "" && e.ToolCallID != n.call {
+		delete(n.open, n.call) // another one ends it
 		if err := n.callStart(e); err != nil {
 			return err
 		}

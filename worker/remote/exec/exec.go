@@ -175,6 +175,7 @@ type talk struct {
 	say           func(remote.Saying) error
 	pause, resume func() // of the watch for silence
 	line          int
+	calls         map[string]bool // that it has started
 	done          bool
 	failed        error // run.failed
 }

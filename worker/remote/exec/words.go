@@ -22,6 +22,9 @@ func (t *talk) decode(line []byte) ([]remote.Saying, error) {
 	if len(line) == 0 {
 		return nil, nil
 	}
+	if err := plain(line); err != nil {
+		return nil, err
+	}
 	var kind struct {
 		Type string `json:"type"`
 	}
@@ -50,7 +53,7 @@ var words = map[string]func(*talk, []byte) ([]remote.Saying, error){
 	"reasoning.delta":     on(func(d delta) (remote.Saying, error) { return remote.Reasoning{Delta: d.text()}, d.check() }),
 	"reasoning.completed": on(func(nothing) (remote.Saying, error) { return remote.ReasoningEnd{}, nil }),
 	"message.completed":   on(func(nothing) (remote.Saying, error) { return remote.MessageEnd{}, nil }),
-	"tool.started":        several(started),
+	"tool.started":        started,
 	"tool.args.delta": on(func(d struct {
 		CallID string `json:"call_id"`
 		delta
@@ -186,7 +189,22 @@ type call struct {
 	Args   json.RawMessage `json:"args"` // an object, or a text that is one
 }
 
-func started(d call) ([]remote.Saying, error) {
+// started begins a call. Its id is one that the program has not used before: a
+// second call of it may well be a mistake, and pay twice.
+func started(t *talk, line []byte) ([]remote.Saying, error) {
+	return several(func(d call) ([]remote.Saying, error) {
+		if t.calls[d.CallID] {
+			return nil, fmt.Errorf("the call_id %q was started before: give each call its own", d.CallID)
+		}
+		if t.calls == nil {
+			t.calls = map[string]bool{}
+		}
+		t.calls[d.CallID] = true
+		return begun(d)
+	})(t, line)
+}
+
+func begun(d call) ([]remote.Saying, error) {
 	list := []remote.Saying{remote.Call{CallID: d.CallID, Name: d.Name}}
 	if d.Args != nil {
 		args := string(d.Args)
