@@ -453,3 +453,45 @@ func TestASubAgentElsewhere(t *testing.T) {
 		t.Errorf("clients see %s", s.EncodePublic())
 	}
 }
+
+// What an agent says it has used counts however its leg ends, also that of attempts
+// which were taken back.
+func TestWhatAnAgentElsewhereUsedCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends error // nil: it goes on until it is told to end
+		kind event.Kind
+		want event.Status
+	}{
+		"fails":     {&model.Error{Code: event.CodeModelError, Message: "no luck"}, "", event.Failed},
+		"cancelled": {nil, event.Cancel, event.Cancelled},
+		"stopped":   {nil, event.Stop, event.Completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 2*time.Second)
+			begun := make(chan struct{})
+			b.remote(agent.Definition{}, elsewhere(func(ctx context.Context, task remote.Task, say func(remote.Saying) error) error {
+				if err := tells(remote.Text{Delta: "x"}, remote.Usage{Usage: event.Usage{InputTokens: 10}})(ctx, task, say); err != nil {
+					return err
+				}
+				switch {
+				case task.Retry == 1:
+					return &model.Error{Code: event.CodeUnavailable, Message: "busy", Retryable: true}
+				case c.ends != nil:
+					return c.ends
+				}
+				close(begun)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}))
+			b.invoke("run_1", "hi")
+			if c.ends == nil {
+				<-begun
+				b.submit(event.Command{Kind: c.kind, RunID: "run_1", By: "boss"})
+			}
+			if _, run := b.ended("run_1"); run.Status != c.want || run.Usage.InputTokens != 20 || run.Usage.Steps != 1 {
+				t.Errorf("run is %+v", run)
+			}
+		})
+	}
+}

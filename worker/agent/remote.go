@@ -84,10 +84,11 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 	if err := r.Journal.Own(ctx); err != nil {
 		return err
 	}
+	var spent event.Usage // by all attempts: what is taken back was paid for
 	heard, cancel := r.untilStopped(ctx)
 	defer cancel()
 	for retry := 1; ; retry++ {
-		again, err := r.attempt(ctx, heard, retry)
+		again, err := r.attempt(ctx, heard, &spent, retry)
 		if err != nil || again == nil {
 			return err
 		}
@@ -142,9 +143,9 @@ func (r *Run) mark(m event.RemoteMark) event.Event {
 
 // attempt asks the agent once and listens until heard ends; ctx is the run's. If
 // it is to be asked again, all that it said was taken back, and again says when.
-func (r *Run) attempt(ctx, heard context.Context, retry int) (again *model.Error, err error) {
+func (r *Run) attempt(ctx, heard context.Context, spent *event.Usage, retry int) (again *model.Error, err error) {
 	view := r.Journal.View()
-	l := newLeg(ctx, r, view.Run(r.id))
+	l := newLeg(ctx, r, view.Run(r.id), spent)
 	defer r.hush()
 	err = r.agent.Remote.Run(heard, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
 	if err == nil {
@@ -159,9 +160,9 @@ func (r *Run) attempt(ctx, heard context.Context, retry int) (again *model.Error
 		l.drop()
 		return nil, ErrDrained // the next owner takes the attempt back
 	case context.Cause(ctx) != nil:
-		return nil, errors.Join(l.flush(), context.Cause(ctx)) // what was said so far stays
+		return nil, errors.Join(l.cut(context.Cause(ctx)), context.Cause(ctx))
 	case errors.Is(context.Cause(heard), errStopped):
-		return nil, l.halt()
+		return nil, l.halt("stopped")
 	case errors.As(err, &over):
 		return nil, l.overdrawn(over)
 	case !errors.As(err, &fault):

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -31,19 +32,33 @@ func (l *leg) end() error {
 	m := l.mark
 	m.Checkpoint, m.Ended, m.Asks = nil, true, asks
 	out = append(out, l.run.mark(m),
-		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: finish, Usage: l.usage}))
+		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: finish, Usage: *l.usage}))
 	return l.run.Journal.Append(out...)
 }
 
-// halt closes a leg that was stopped in the middle. What was said so far stands.
-func (l *leg) halt() error {
+// cut closes a leg whose run ends now. One that pauses, or goes on elsewhere, takes
+// back what was said.
+func (l *leg) cut(cause error) error {
+	var over *overBudget
+	switch {
+	case errors.As(cause, new(*Cancelled)):
+		return l.halt("cancelled")
+	case errors.As(cause, &over) && !over.pause:
+		return l.halt(string(event.CodeBudget))
+	}
+	return l.flush()
+}
+
+// halt closes a leg in the middle. What was said so far stands, and what was used
+// counts.
+func (l *leg) halt(why string) error {
 	if err := l.flush(); err != nil {
 		return err
 	}
 	l.answer = nil
-	out := l.run.closeOpen(l.run.Journal.View(), "stopped")
+	out := l.run.closeOpen(l.run.Journal.View(), why)
 	return l.run.Journal.Append(append(out,
-		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishStopped, Usage: l.usage}))...)
+		l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishStopped, Usage: *l.usage}))...)
 }
 
 func asked(asks []event.Ask, callID string) bool {

@@ -28,13 +28,13 @@ type leg struct {
 	index    map[string]int // of the calls in answer
 	progress map[string]*progressLog
 	asks     []remote.Ask
-	usage    event.Usage
+	usage    *event.Usage // of the step so far
 	spoke    bool
 }
 
-func newLeg(ctx context.Context, r *Run, run *event.Run) *leg {
+func newLeg(ctx context.Context, r *Run, run *event.Run, usage *event.Usage) *leg {
 	m := run.Book.Remote
-	return &leg{ctx: ctx, run: r, step: run.Book.Step, mark: m.RemoteMark, gone: m.Gone, calls: map[string]string{}, progress: map[string]*progressLog{}}
+	return &leg{ctx: ctx, run: r, usage: usage, step: run.Book.Step, mark: m.RemoteMark, gone: m.Gone, calls: map[string]string{}, progress: map[string]*progressLog{}}
 }
 
 // say logs one saying.
@@ -291,7 +291,7 @@ func (l *leg) overdrawn(b *overBudget) error {
 	} else if err := l.close(); err != nil {
 		return err
 	}
-	out = append(out, l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishBudget, Usage: l.usage}))
+	out = append(out, l.run.event(event.StepCompleted, event.StepCompletedData{Step: l.step, FinishReason: event.FinishBudget, Usage: *l.usage}))
 	if err := l.run.Journal.Append(out...); err != nil {
 		return err
 	}
@@ -426,11 +426,15 @@ func (l *leg) drop() {
 	}
 }
 
-// abandon takes back the message that is being written. What was completed
-// stands: the agent is not asked anew, and its calls may have had their effect.
+// abandon takes back the message that is being written, and closes the leg. What
+// was completed stands: the agent is not asked anew, and its calls may have had
+// their effect.
 func (l *leg) abandon(fault *model.Error) error {
-	if l.answer == nil {
-		return nil
+	if a := l.answer; a != nil {
+		l.answer = nil
+		if err := a.discard(string(fault.Code), 0, true); err != nil {
+			return err
+		}
 	}
-	return l.answer.discard(string(fault.Code), 0, true)
+	return l.halt(string(fault.Code))
 }
