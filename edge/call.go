@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -35,6 +36,7 @@ type call struct {
 	method, path string
 	parks        bool           // the connection can be taken over from its HTTP server
 	closes       bool           // the client wants it closed after the answer
+	old          bool           // HTTP/1.0: the end of the connection is that of the body
 	body         *paced         // nil: there is none
 	parked       *stream.Parked // has been, and goes on when the handler has returned
 	ends         []func()       // what is given back when a call that was parked is over
@@ -100,7 +102,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close}
+		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1)}
 		ctx, done := detached(r.Context())
 		defer done()
 		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
@@ -169,8 +171,29 @@ func (s *Server) conclude(w http.ResponseWriter, c *call) {
 	}
 	s.record(c)
 	if thrown != nil {
+		if c.old {
+			breakOff(w)
+		}
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// breakOff resets the connection of an answer that is not whole, where its client
+// would take a closed one for the end of it.
+func breakOff(w http.ResponseWriter) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Unix(1, 0)) // what is not sent yet will not be
+	conn, _, err := rc.Hijack()
+	if err != nil {
+		return
+	}
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secure.NetConn() // closing the other one would say that it is the end
+	}
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
+		_ = c.SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 // record logs a call that is over.

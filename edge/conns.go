@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -133,6 +134,17 @@ type limitedConn struct {
 	home   *limitListener
 	key    string
 	closed atomic.Bool
+}
+
+// Write has a connection whose client does not take in time what it is sent end with
+// a reset: the kernel forgets what is left, and in HTTP/1.0 nobody takes the end for
+// that of the answer. The HTTP server closes it on the spot.
+func (c *limitedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.SetLinger(0)
+	}
+	return n, err
 }
 
 func (c *limitedConn) Close() error {

@@ -2,15 +2,18 @@ package edge_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/stream"
 )
 
 // Clients that hold a connection by sending next to nothing lose it, whatever they
@@ -116,4 +119,50 @@ func TestConnectionsOutliveBodies(t *testing.T) {
 	if l := newListener(t, resp); l.must().event != "run.started" {
 		t.Error("the stream does not go on")
 	}
+}
+
+// In HTTP/1.0 the end of the connection is the end of the answer: one that is cut off,
+// since its client does not read or the edge goes away, ends with a reset, so that
+// nobody takes it for the whole.
+func TestOldClientsSeeThatAStreamIsCutOff(t *testing.T) {
+	s := newSite(t)
+	w := s.scribe("default", "s")
+	w.write(started("r"))
+	e := s.serve(edge.Options{Stream: stream.Options{WriteTimeout: 300 * time.Millisecond}})
+	follow := func(query string) net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "GET /v1/sessions/s/events%s HTTP/1.0\r\n\r\n", query)
+		return conn
+	}
+	cutOff := func(conn net.Conn) {
+		t.Helper()
+		if n, err := io.Copy(io.Discard, conn); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("after %d bytes the connection ended with %v, want a reset", n, err)
+		}
+	}
+	open := func(n float64) {
+		t.Helper()
+		waitFor(t, func() bool { _, streams := e.sample("open_streams"); return streams == n })
+	}
+	slow := follow("")
+	open(1)
+	big := strings.Repeat("x", 100_000)
+	for range 100 {
+		w.write(said("r", big))
+	}
+	open(0)
+	cutOff(slow)
+	rests := follow("?after=101")
+	open(1)
+	e.stop()
+	if err := <-e.ended; err != nil {
+		t.Error(err)
+	}
+	cutOff(rests)
 }
