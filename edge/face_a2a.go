@@ -58,8 +58,8 @@ func (s *Server) a2a(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	body = bytes.TrimSpace(body)
-	if !json.Valid(body) {
-		return writeA2A(w, rpcNull, nil, &a2aError{code: rpcParse, text: "the body is not JSON"})
+	if err := checkJSON(body); err != nil {
+		return writeA2A(w, rpcNull, nil, &a2aError{code: rpcParse, text: err.Error()})
 	}
 	q, refused := readRPC(body)
 	if refused != nil {

@@ -82,7 +82,7 @@ func decodeOpen(body []byte, v any) error {
 		}
 		return jsonProblem(body, dec.InputOffset(), err)
 	}
-	return nil
+	return checkMembers(body)
 }
 
 // unknown are the messages that the session does not hold, in runlog's form.

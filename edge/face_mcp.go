@@ -83,8 +83,11 @@ func readMCP(r *http.Request, body []byte) (*mcpMessage, *rpcAnswer) {
 	}
 	body = bytes.TrimSpace(body)
 	m := &mcpMessage{session: r.Header.Get(mcpSessionHeader)}
-	if !json.Valid(body) {
-		return nil, invalid(rpcParse, "the body is not JSON", nil)
+	if err := checkJSON(body); err != nil {
+		return nil, invalid(rpcParse, err.Error(), nil)
+	}
+	if err := checkMembers(body); err != nil {
+		return nil, invalid(rpcInvalid, err.Error(), nil)
 	}
 	if err := json.Unmarshal(body, m); err != nil || m.Version != "2.0" || m.Method == "" && len(m.Result)+len(m.Error) == 0 {
 		return nil, invalid(rpcInvalid, `not a JSON-RPC 2.0 message: send one {"jsonrpc":"2.0","id":…,"method":…,"params":{…}}`, nil)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -40,8 +39,8 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	body = bytes.TrimSpace(body)
-	if !json.Valid(body) || !utf8.Valid(body) {
-		return writeRPC(w, rpcAnswer{ID: rpcNull, Error: &rpcError{Code: rpcParse, Message: "the body is not JSON in UTF-8"}})
+	if err := checkJSON(body); err != nil {
+		return writeRPC(w, rpcAnswer{ID: rpcNull, Error: &rpcError{Code: rpcParse, Message: err.Error()}})
 	}
 	if body[0] == '[' {
 		return s.rpcBatch(w, r, c, body)

@@ -21,6 +21,19 @@ func checkUTF8(body []byte) error {
 	return bad("", "line %d, column %d: the byte 0x%02x is not UTF-8; JSON is sent as UTF-8", line, column, body[at])
 }
 
+// checkJSON refuses what is no JSON in UTF-8, or deeper than it is read, and says
+// which and where. It is for protocols that answer in their own words.
+func checkJSON(body []byte) error {
+	if err := checkUTF8(body); err != nil {
+		return err
+	}
+	var whole json.RawMessage
+	if err := json.Unmarshal(body, &whole); err != nil {
+		return jsonProblem(body, 0, err)
+	}
+	return nil
+}
+
 // checkMembers refuses an object that has a member twice: parsers differ in which
 // of them they take, so that a proxy may have looked at another one. Names of the
 // outermost object, which is one of ours, are compared as encoding/json does,

@@ -11,6 +11,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
+var deep = strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)
+
 // What parsers read differently is not read at all.
 func TestAmbiguousBodiesAreRefused(t *testing.T) {
 	s := newSite(t)
@@ -50,9 +52,28 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","method":"agent.invoke","params":{}}`:  `-32600`,
 		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","params":{"run_id":"r","run_id":"q"}}`: `-32600`,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}":                                    `-32700`,
+		"{\"jsonrpc\":\"2.0\",\n\"id\":\"\xff\"}":                                               `line 2, column 7: the byte 0xff`,
+		`{"jsonrpc":"2.0","id":` + deep + `}`:                                                   `exceeded max depth`,
+		`{"jsonrpc":"2.0",`:                                                                     `unexpected end`,
 	} {
 		if got := string(wantStatus(t, e.do("POST", "/rpc", body), 200)); !strings.Contains(got, code) {
 			t.Errorf("%q: %s, want %s", body, got, code)
+		}
+	}
+	for path, body := range map[string]string{
+		"/mcp":            `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}`,
+		"/agui/demo":      `{"threadId":"t","messages":[{"id":"1","role":"user","content":"a","content":"b"}]}`,
+		"/langgraph/runs": `{"assistant_id":"demo","input":{"messages":[]},"input":{}}`,
+		"/v1/messages":    `{"model":"demo","model":"other","max_tokens":9,"messages":[{"role":"user","content":"a"}]}`,
+	} {
+		if got := string(wantStatus(t, e.do("POST", path, body), 400)); !strings.Contains(got, "is there twice") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	for _, path := range []string{"/mcp", "/a2a"} {
+		resp := e.do("POST", path, `{"jsonrpc":"2.0","id":`+deep+`}`)
+		if got := string(wantStatus(t, resp, resp.StatusCode)); !strings.Contains(got, "-32700") || !strings.Contains(got, "exceeded max depth") {
+			t.Errorf("%s: %s", path, got)
 		}
 	}
 	for body, status := range map[string]int{
