@@ -34,6 +34,11 @@ func (s *Server) reserve(ctx context.Context, sub *submission) (ref eventlog.Run
 	if _, err := distinct(sub.messages); err != nil {
 		return ref, false, err // before anything is kept
 	}
+	for _, m := range sub.messages {
+		if err := m.CheckJSON(); err != nil {
+			return ref, false, bad("", "%s", err)
+		}
+	}
 	want := sub.want
 	if want.RunID == "" {
 		want.RunID = event.NewID("run")

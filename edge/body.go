@@ -12,13 +12,17 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// readBody reads a whole body of at most limit bytes, which has to be UTF-8.
+// readBody reads a whole body of at most limit bytes, which has to be UTF-8
+// and not to nest without end.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := readBytes(w, r, limit)
 	if err != nil {
 		return nil, err
 	}
-	return body, checkUTF8(body)
+	if err := checkUTF8(body); err != nil {
+		return nil, err
+	}
+	return body, checkDepth(body)
 }
 
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
@@ -51,6 +55,9 @@ func decode(body []byte, v any) error {
 		return nil
 	}
 	if err := checkUTF8(body); err != nil {
+		return err
+	}
+	if err := checkDepth(body); err != nil {
 		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))

@@ -53,7 +53,7 @@ var a2aRefused = map[string]*a2aError{
 // nothing to do with it, such as a missing key or an edge that is going away, is
 // one of HTTP.
 func (s *Server) a2a(w http.ResponseWriter, r *http.Request, c *call) error {
-	body, err := readBody(w, r, s.maxHistory())
+	body, err := readBytes(w, r, s.maxHistory())
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ type mcpMessage struct {
 
 // mcp takes one message.
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request, c *call) error {
-	body, err := readBody(w, r, s.opts.MaxBody)
+	body, err := readBytes(w, r, s.opts.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func derivedID(prefix string, of ...string) string {
 }
 
 func jsonOrNil(raw []byte) json.RawMessage {
-	if json.Valid(raw) {
+	if event.Valid(raw) {
 		return raw
 	}
 	return nil

@@ -181,6 +181,9 @@ func (s *Server) watchCall(ctx context.Context, p runPlace, t *event.ToolCall, s
 func (s *Server) command(ctx context.Context, c *call, p runPlace, cmd event.Command) error {
 	cmd.SessionID, cmd.RunID, cmd.TraceID = p.key.Session, p.runID, p.traceID
 	cmd.By, cmd.Time = caller(c), event.At(time.Now())
+	if err := cmd.CheckJSON(); err != nil {
+		return bad("", "%s", err)
+	}
 	if err := s.Log.Submit(ctx, p.key, cmd); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/runlog-dev/runlog/event"
 )
 
 // checkUTF8 refuses a body that is not UTF-8: encoding/json would put U+FFFD where
@@ -21,10 +23,21 @@ func checkUTF8(body []byte) error {
 	return bad("", "line %d, column %d: the byte 0x%02x is not UTF-8; JSON is sent as UTF-8", line, column, body[at])
 }
 
+// checkDepth refuses JSON that nests deeper than what is logged may.
+func checkDepth(body []byte) error {
+	if event.Deep(body) {
+		return bad("", "the JSON nests more than %d arrays and objects; send it flatter, or as a file to /v1/artifacts", event.MaxDepth)
+	}
+	return nil
+}
+
 // checkJSON refuses what is no JSON in UTF-8, or deeper than it is read, and says
 // which and where. It is for protocols that answer in their own words.
 func checkJSON(body []byte) error {
 	if err := checkUTF8(body); err != nil {
+		return err
+	}
+	if err := checkDepth(body); err != nil {
 		return err
 	}
 	var whole json.RawMessage

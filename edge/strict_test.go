@@ -11,7 +11,7 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-var deep = strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)
+var deep = strings.Repeat("[", event.MaxDepth+1) + strings.Repeat("]", event.MaxDepth+1)
 
 // What parsers read differently is not read at all.
 func TestAmbiguousBodiesAreRefused(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"agent.cancel","params":{"run_id":"r","run_id":"q"}}`: `-32600`,
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}":                                    `-32700`,
 		"{\"jsonrpc\":\"2.0\",\n\"id\":\"\xff\"}":                                               `line 2, column 7: the byte 0xff`,
-		`{"jsonrpc":"2.0","id":` + deep + `}`:                                                   `exceeded max depth`,
+		`{"jsonrpc":"2.0","id":` + deep + `}`:                                                   `nests more than 512`,
 		`{"jsonrpc":"2.0",`:                                                                     `unexpected end`,
 	} {
 		if got := string(wantStatus(t, e.do("POST", "/rpc", body), 200)); !strings.Contains(got, code) {
@@ -72,7 +72,7 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 	}
 	for _, path := range []string{"/mcp", "/a2a"} {
 		resp := e.do("POST", path, `{"jsonrpc":"2.0","id":`+deep+`}`)
-		if got := string(wantStatus(t, resp, resp.StatusCode)); !strings.Contains(got, "-32700") || !strings.Contains(got, "exceeded max depth") {
+		if got := string(wantStatus(t, resp, resp.StatusCode)); !strings.Contains(got, "-32700") || !strings.Contains(got, "nests more than 512") {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
@@ -82,6 +82,34 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 	} {
 		wantStatus(t, e.do("POST", "/v1/responses", body), status)
 	}
+}
+
+// What nests deeper than the log takes is refused, as JSON and as text that
+// becomes JSON for a model.
+func TestDeepJSONIsRefused(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	within := strings.Repeat("[", event.MaxDepth) + strings.Repeat("]", event.MaxDepth)
+	s.scribe("default", "s").write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}), started("r"),
+		of("r", event.ToolStarted, event.ToolStartedData{CallID: "c", Name: "t", MessageID: "m", Executor: event.ByClient}))
+	s.index("r", "s")
+	for path, body := range map[string]string{
+		"/v1/runs/r/tools/c": `{"content":"a","structured":` + within + `}`,
+		"/v1/runs":           `{"input":"a","config":` + within + `}`,
+		"/agui/demo":         `{"threadId":"t","runId":"q","messages":[],"state":` + within + `}`,
+	} {
+		if p := string(wantStatus(t, e.do("POST", path, body), 400)); !strings.Contains(p, "nests more than 512") {
+			t.Errorf("%s: %s", path, p)
+		}
+	}
+	past := func(args string) string {
+		return `{"input":[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"` + args +
+			`"}}]},{"role":"tool","tool_call_id":"c1","content":"x"},{"role":"user","content":"hi"}]}`
+	}
+	if p := string(wantStatus(t, e.do("POST", "/v1/runs", past(deep)), 400)); !strings.Contains(p, "nests more than 512") {
+		t.Error(p)
+	}
+	wantStatus(t, e.do("POST", "/v1/runs", past(within)), 202)
 }
 
 func TestAmbiguousMessagesAreRefused(t *testing.T) {

@@ -78,6 +78,36 @@ type PastCall struct {
 	Content []Part `json:"content,omitempty"` // the answer, if there was one
 }
 
+// CheckJSON says which JSON of a command cannot be logged, or built into a request
+// for a model. Arguments may be any text, but none that is nested without end.
+func (c Command) CheckJSON() error {
+	if err := CheckResult(c.Content, c.Structured); err != nil {
+		return err
+	}
+	for _, m := range c.Messages {
+		if err := m.CheckJSON(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckJSON is that of one message.
+func (m InputMessage) CheckJSON() error {
+	if err := checkParts(m.Parts); err != nil {
+		return err
+	}
+	for _, call := range m.Calls {
+		if Deep([]byte(call.Args)) {
+			return fmt.Errorf("the arguments of the call %s: %w", call.CallID, errDeep)
+		}
+		if err := checkParts(call.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RunConfig narrows what the agent's file allows, never widens it.
 type RunConfig struct {
 	Emit   *Emit   `json:"emit,omitempty"`

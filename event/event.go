@@ -181,7 +181,18 @@ const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
 // At cuts t to what the log keeps.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Microsecond)} }
 
-func (t Time) append(b []byte) []byte { return t.UTC().AppendFormat(b, timeLayout) }
+// append writes times that RFC 3339 has no form for, beyond the years 0 to 9999,
+// as the nearest that it has: an offset takes others there.
+func (t Time) append(b []byte) []byte {
+	u := t.UTC()
+	switch {
+	case u.Year() > 9999:
+		u = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+	case u.Year() < 0:
+		u = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return u.AppendFormat(b, timeLayout)
+}
 
 // MarshalJSON always writes six digits of a second.
 func (t Time) MarshalJSON() ([]byte, error) {

@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 )
 
 // Patch applies a JSON Patch (RFC 6902) to a document; an absent document is
-// null. Numbers keep their digits. On any error the document is unchanged.
+// null. Numbers keep their digits. On any error the document is unchanged; what
+// would nest it deeper than MaxDepth is one, and so is a patch that copies, moves
+// and compares more than maxWork in all.
 func Patch(doc, patch json.RawMessage) (json.RawMessage, error) {
 	var root any
 	if len(doc) > 0 {
@@ -22,10 +25,11 @@ func Patch(doc, patch json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(patch, &ops); err != nil {
 		return nil, fmt.Errorf("patch: %w", err)
 	}
+	p := patching{maxWork}
 	for i, op := range ops {
-		next, err := op.apply(root)
+		next, err := p.apply(root, op)
 		if err != nil {
-			return nil, fmt.Errorf("patch: operation %d (%s %s): %w", i, op.Op, op.Path, err)
+			return nil, fmt.Errorf("patch: operation %d (%s %s): %w", i, cutText(op.Op, 20), cutText(op.Path, 100), err)
 		}
 		root = next
 	}
@@ -39,14 +43,80 @@ type patchOp struct {
 	Value json.RawMessage `json:"value"`
 }
 
-func (op patchOp) apply(root any) (any, error) {
+// maxWork is in bytes of JSON, about: a few operations that copy what others have
+// copied would fill any memory.
+const maxWork = 16 * MaxEncoded
+
+// A patching counts down the work that is left.
+type patching struct{ work int }
+
+// spend takes from the work what a value holds, and refuses one that nests deeper
+// than there is room.
+func (p *patching) spend(value any, room int) error {
+	p.work--
+	var members []any
+	switch v := value.(type) {
+	case string:
+		p.work -= len(v)
+		return p.enough()
+	case json.Number:
+		p.work -= len(v)
+		return p.enough()
+	case map[string]any:
+		for name, member := range v {
+			p.work -= len(name)
+			members = append(members, member)
+		}
+	case []any:
+		members = v
+	default:
+		return p.enough()
+	}
+	if room <= 0 {
+		return errDeep
+	}
+	for _, m := range members {
+		if err := p.spend(m, room-1); err != nil {
+			return err
+		}
+	}
+	return p.enough()
+}
+
+func (p *patching) enough() error {
+	if p.work < 0 {
+		return fmt.Errorf("the patch copies, moves and compares more than %d KiB in all", maxWork>>10)
+	}
+	return nil
+}
+
+// clone is a value that later operations change apart from the one it is of.
+func clone(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		c := make(map[string]any, len(v))
+		for name, member := range v {
+			c[name] = clone(member)
+		}
+		return c
+	case []any:
+		c := make([]any, len(v))
+		for i, elem := range v {
+			c[i] = clone(elem)
+		}
+		return c
+	}
+	return value
+}
+
+func (p *patching) apply(root any, op patchOp) (any, error) {
 	switch op.Op {
 	case "add", "replace", "test":
 		var value any
 		if err := decodeNumbers(op.Value, &value); err != nil {
 			return nil, fmt.Errorf("value: %w", err)
 		}
-		return op.put(root, value)
+		return p.put(root, op, value)
 	case "remove":
 		_, root, err := remove(root, op.Path)
 		return root, err
@@ -55,27 +125,43 @@ func (op patchOp) apply(root any) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return edit(rest, op.Path, add(value))
+		return p.add(rest, op.Path, value)
 	case "copy":
 		value, err := lookup(root, op.From)
 		if err != nil {
 			return nil, err
 		}
-		return edit(root, op.Path, add(value))
+		if err := p.spend(value, MaxDepth); err != nil { // before it takes memory
+			return nil, err
+		}
+		return p.add(root, op.Path, clone(value))
 	}
 	return nil, fmt.Errorf("unknown operation")
 }
 
-func (op patchOp) put(root, value any) (any, error) {
+func (p *patching) add(root any, path string, value any) (any, error) {
+	if err := p.spend(value, MaxDepth-strings.Count(path, "/")); err != nil {
+		return nil, err
+	}
+	return edit(root, path, add(value))
+}
+
+func (p *patching) put(root any, op patchOp, value any) (any, error) {
 	if op.Op == "add" {
-		return edit(root, op.Path, add(value))
+		return p.add(root, op.Path, value)
 	}
 	old, err := lookup(root, op.Path)
 	if err != nil {
 		return nil, err
 	}
 	if op.Op == "replace" {
+		if err := p.spend(value, MaxDepth-strings.Count(op.Path, "/")); err != nil {
+			return nil, err
+		}
 		return edit(root, op.Path, replace(value))
+	}
+	if err := errors.Join(p.spend(old, maxNesting), p.spend(value, maxNesting)); err != nil {
+		return nil, err
 	}
 	if !bytes.Equal(Encode(old), Encode(value)) {
 		return nil, fmt.Errorf("test does not hold")

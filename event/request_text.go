@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -154,7 +153,7 @@ func objectArgs(raw string) (args, note string) {
 	switch {
 	case trimmed == "":
 		return "{}", ""
-	case trimmed[0] == '{' && json.Valid([]byte(trimmed)):
+	case trimmed[0] == '{' && Valid([]byte(trimmed)):
 		return pairSurrogates(raw), ""
 	}
 	quote := cutText(trimmed, keptArgs)

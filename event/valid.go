@@ -1,14 +1,84 @@
 package event
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
-// maxNesting is where encoding/json stops too.
+// MaxDepth is how many arrays and objects may be nested in a JSON value that
+// comes from outside: a request, a tool's result, arguments, what agents
+// elsewhere say, a state as patches have made it. It leaves room for what such
+// values are put into before maxNesting, where encoding/json gives up.
+const MaxDepth = 512
+
 const maxNesting = 10_000
+
+// Valid reports whether b is JSON of at most MaxDepth.
+func Valid(b []byte) bool { return validTo(b, MaxDepth) }
+
+// CheckJSON says why b is not Valid.
+func CheckJSON(b []byte) error {
+	switch {
+	case Valid(b):
+		return nil
+	case Deep(b):
+		return errDeep
+	}
+	return errors.New("it is not JSON")
+}
+
+var errDeep = fmt.Errorf("it nests more than %d arrays and objects", MaxDepth)
+
+// CheckResult says why a result of a tool cannot be logged: what of it is JSON is
+// not Valid.
+func CheckResult(content []Part, structured json.RawMessage) error {
+	if len(structured) > 0 {
+		if err := CheckJSON(structured); err != nil {
+			return fmt.Errorf("the structured result: %w", err)
+		}
+	}
+	return checkParts(content)
+}
+
+func checkParts(parts []Part) error {
+	for i, p := range parts {
+		if len(p.Value) == 0 {
+			continue
+		}
+		if err := CheckJSON(p.Value); err != nil {
+			return fmt.Errorf("the value of part %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// Deep reports whether b, of which nobody knows yet whether it is JSON, nests
+// deeper than MaxDepth.
+func Deep(b []byte) bool {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i) - 1 // or beyond b
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
 
 // valid is json.Valid, several times as fast: a recursive descent instead of a
 // state machine that is called for each byte.
-func valid(b []byte) bool {
-	end := skipSpace(b, skipValue(b, skipSpace(b, 0), 0))
+func valid(b []byte) bool { return validTo(b, maxNesting) }
+
+func validTo(b []byte, depth int) bool {
+	end := skipSpace(b, skipValue(b, skipSpace(b, 0), depth))
 	return end == len(b)
 }
 
@@ -24,7 +94,8 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-func skipValue(b []byte, i, depth int) int {
+// room is how many more lists may be nested.
+func skipValue(b []byte, i, room int) int {
 	if i >= len(b) {
 		return invalid(b)
 	}
@@ -32,9 +103,9 @@ func skipValue(b []byte, i, depth int) int {
 	case '"':
 		return skipString(b, i)
 	case '{':
-		return skipList(b, i, depth+1, '}')
+		return skipList(b, i, room-1, '}')
 	case '[':
-		return skipList(b, i, depth+1, ']')
+		return skipList(b, i, room-1, ']')
 	case 't':
 		return skipWord(b, i, "true")
 	case 'f':
@@ -53,8 +124,8 @@ func skipWord(b []byte, i int, word string) int {
 }
 
 // skipList skips an object or array, by what closes it.
-func skipList(b []byte, i, depth int, closer byte) int {
-	if depth > maxNesting {
+func skipList(b []byte, i, room int, closer byte) int {
+	if room < 0 {
 		return invalid(b)
 	}
 	i = skipSpace(b, i+1)
@@ -67,7 +138,7 @@ func skipList(b []byte, i, depth int, closer byte) int {
 				return invalid(b)
 			}
 		}
-		i = skipSpace(b, skipValue(b, i, depth))
+		i = skipSpace(b, skipValue(b, i, room))
 		switch {
 		case i >= len(b):
 			return invalid(b)

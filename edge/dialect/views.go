@@ -54,7 +54,7 @@ func PublicData(e event.Event) json.RawMessage {
 // Arguments are the model's as they stand, or a string if they are no JSON object
 // on one line.
 func Arguments(args string) json.RawMessage {
-	if strings.HasPrefix(strings.TrimSpace(args), "{") && json.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
+	if strings.HasPrefix(strings.TrimSpace(args), "{") && event.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
 		return json.RawMessage(args)
 	}
 	return event.Encode(args)

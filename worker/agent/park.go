@@ -142,6 +142,9 @@ const ByExpiry = "expiry"
 // somebody found out what became of it.
 func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, content []event.Part, structured []byte, failed bool) event.Event {
 	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+	if err := event.CheckResult(content, structured); err != nil { // edges refuse it
+		content, failed = []event.Part{event.TextPart("the client's result was refused: " + err.Error())}, true
+	}
 	if failed {
 		message := "the client's tool failed"
 		for _, p := range content {

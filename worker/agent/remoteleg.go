@@ -338,26 +338,46 @@ func (l *leg) beside(s remote.Saying) error {
 }
 
 func (l *leg) event(s remote.Saying) (event.Event, error) {
+	if err := l.check(s); err != nil {
+		return event.Event{}, err
+	}
 	switch s := s.(type) {
 	case remote.State:
-		return l.run.event(event.StateSnapshot, event.StateSnapshotData{State: s.State}), fits("the state", s.State)
+		return l.run.event(event.StateSnapshot, event.StateSnapshotData{State: s.State}), nil
 	case remote.StatePatch:
-		err := patches("the state", l.state(), s.Patch)
-		return l.run.event(event.StateDelta, event.StateDeltaData{Patch: s.Patch}), err
+		return l.run.event(event.StateDelta, event.StateDeltaData{Patch: s.Patch}), nil
 	case remote.Activity:
-		return l.run.event(event.ActivitySnapshot, event.ActivityData{ActivityID: s.ID, Kind: s.Kind, Content: s.Content}), fits("the activity", s.Content)
+		return l.run.event(event.ActivitySnapshot, event.ActivityData{ActivityID: s.ID, Kind: s.Kind, Content: s.Content}), nil
 	case remote.ActivityPatch:
-		err := patches("the activity "+s.ID, l.content(s.ID), s.Patch)
-		return l.run.event(event.ActivityDelta, event.ActivityDeltaData{ActivityID: s.ID, Patch: s.Patch}), err
+		return l.run.event(event.ActivityDelta, event.ActivityDeltaData{ActivityID: s.ID, Patch: s.Patch}), nil
 	case remote.Custom:
-		if event.ReservedName(s.Name) || s.Name == "" {
-			return event.Event{}, broken(fmt.Sprintf("a custom event cannot have the name %q", s.Name))
-		}
-		return l.run.event(event.Custom, event.CustomData{Name: s.Name, Value: s.Value}), fits("the custom event", s.Value)
+		return l.run.event(event.Custom, event.CustomData{Name: s.Name, Value: s.Value}), nil
 	case remote.Raw:
-		return l.run.hidden(true, event.Raw, event.RawData{Source: s.Source, Event: s.Event}), fits("the event", s.Event)
+		return l.run.hidden(true, event.Raw, event.RawData{Source: s.Source, Event: s.Event}), nil
 	}
 	return event.Event{}, fmt.Errorf("a saying of type %T: %w", s, remote.ErrMisfit)
+}
+
+// check refuses what cannot be logged, before anything is made of it.
+func (l *leg) check(s remote.Saying) error {
+	switch s := s.(type) {
+	case remote.State:
+		return fits("the state", s.State)
+	case remote.StatePatch:
+		return patches("the state", l.state(), s.Patch)
+	case remote.Activity:
+		return fits("the activity", s.Content)
+	case remote.ActivityPatch:
+		return patches("the activity "+s.ID, l.content(s.ID), s.Patch)
+	case remote.Custom:
+		if event.ReservedName(s.Name) || s.Name == "" {
+			return broken(fmt.Sprintf("a custom event cannot have the name %q", s.Name))
+		}
+		return fits("the custom event", s.Value)
+	case remote.Raw:
+		return fits("the event", s.Event)
+	}
+	return nil
 }
 
 func (l *leg) state() (state json.RawMessage) {
@@ -394,6 +414,12 @@ const maxValue = event.MaxEncoded - 64<<10
 func fits(what string, value json.RawMessage) error {
 	if len(value) > maxValue {
 		return broken(fmt.Sprintf("%s has %d KiB; at most %d KiB fit the log", what, len(value)>>10, maxValue>>10))
+	}
+	if len(value) == 0 {
+		return nil
+	}
+	if err := event.CheckJSON(value); err != nil {
+		return broken(what + " cannot be logged: " + err.Error())
 	}
 	return nil
 }

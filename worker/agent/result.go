@@ -21,6 +21,9 @@ type fitted struct {
 // fit redacts a result and, when it is over the agent's limit, cuts it at a rune
 // boundary and keeps the whole in an artifact.
 func (t *toolCall) fit(ctx context.Context, result tool.Result) (fitted, error) {
+	if err := event.CheckResult(result.Content, result.Structured); err != nil {
+		return fitted{}, err
+	}
 	f := fitted{content: t.redacted(result.Content), structured: result.Structured}
 	if len(f.structured) > 0 {
 		f.structured = t.run.Redactor.JSON(f.structured)

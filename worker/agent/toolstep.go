@@ -143,7 +143,7 @@ func (t *toolCall) arguments() (args string, known bool) {
 
 func isObject(args string) bool {
 	var object map[string]json.RawMessage
-	return json.Unmarshal([]byte(args), &object) == nil
+	return event.Valid([]byte(args)) && json.Unmarshal([]byte(args), &object) == nil
 }
 
 // perform calls the tool, again where that may help, and logs its result.

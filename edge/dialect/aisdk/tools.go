@@ -49,9 +49,9 @@ func input(args string) json.RawMessage {
 	switch raw := json.RawMessage(args); {
 	case strings.TrimSpace(args) == "":
 		return json.RawMessage("{}")
-	case json.Valid(raw) && !strings.ContainsAny(args, "\n\r\u2028\u2029"):
+	case event.Valid(raw) && !strings.ContainsAny(args, "\n\r\u2028\u2029"):
 		return raw
-	case json.Valid(raw):
+	case event.Valid(raw):
 		return event.Encode(raw)
 	}
 	return event.Encode(args)

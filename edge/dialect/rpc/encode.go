@@ -94,7 +94,7 @@ func toolArgs(e event.Event, d event.ToolArgsData) []dialect.Message {
 
 // arguments are as the model wrote them, or a string if that is no JSON object.
 func arguments(args string) json.RawMessage {
-	if strings.HasPrefix(strings.TrimSpace(args), "{") && json.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
+	if strings.HasPrefix(strings.TrimSpace(args), "{") && event.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
 		return json.RawMessage(args)
 	}
 	return event.Encode(args)

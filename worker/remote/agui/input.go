@@ -93,7 +93,7 @@ func resumeOf(a remote.Answer) resume {
 		r.Status = "cancelled"
 	case a.Approval:
 		r.Payload = decision{a.Approved, a.Reason}
-	case json.Valid([]byte(text)):
+	case event.Valid([]byte(text)):
 		r.Payload = json.RawMessage(text)
 	default:
 		r.Payload = text

@@ -181,7 +181,7 @@ func answerText(err error) string {
 }
 
 func isObject(args string) bool {
-	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && json.Valid([]byte(args))
+	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && event.Valid([]byte(args))
 }
 
 func failed(text string) tool.Result {

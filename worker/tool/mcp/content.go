@@ -44,7 +44,7 @@ func structured(res *sdk.CallToolResult) json.RawMessage {
 	if res.StructuredContent == nil {
 		return nil
 	}
-	if raw, _ := res.Meta[rawStructured].(string); json.Valid([]byte(raw)) {
+	if raw, _ := res.Meta[rawStructured].(string); event.Valid([]byte(raw)) {
 		return json.RawMessage(raw)
 	}
 	raw, err := json.Marshal(res.StructuredContent)

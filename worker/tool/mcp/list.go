@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
@@ -96,11 +97,11 @@ func onCrash(hints *sdk.ToolAnnotations) tool.OnCrash {
 func schema(t *sdk.Tool) json.RawMessage {
 	raw, _ := t.Meta[rawSchema].(string)
 	text := []byte(raw)
-	if !json.Valid(text) {
+	if !event.Valid(text) {
 		text, _ = json.Marshal(t.InputSchema)
 	}
 	var object map[string]json.RawMessage
-	if json.Unmarshal(text, &object) != nil || len(object) == 0 {
+	if !event.Valid(text) || json.Unmarshal(text, &object) != nil || len(object) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`)
 	}
 	if _, ok := object["properties"]; ok {
