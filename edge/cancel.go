@@ -45,11 +45,7 @@ func (s *Server) endRun(w http.ResponseWriter, r *http.Request, c *call, kind ev
 	if err != nil {
 		return err
 	}
-	status := http.StatusAccepted
-	if st.Status.Terminal() {
-		status = http.StatusOK
-	}
-	writeJSON(w, status, st)
+	writeJSON(w, acceptedUnless(st.Status.Terminal()), st)
 	return nil
 }
 

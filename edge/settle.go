@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect/native"
@@ -148,11 +151,7 @@ func (s *Server) settle(w http.ResponseWriter, ctx context.Context, c *call, p r
 			return err
 		}
 	}
-	status := http.StatusOK
-	if !done {
-		status = http.StatusAccepted
-	}
-	writeJSON(w, status, t)
+	writeJSON(w, acceptedUnless(done), t)
 	return nil
 }
 
@@ -270,26 +269,55 @@ func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) erro
 }
 
 // raise gives a run that is out of budget more of it, and reports whether it is
-// one: as much as config.limits says, or else its limit once more. Once for each
-// pause, however often it is asked for.
-func (s *Server) raise(w http.ResponseWriter, r *http.Request, c *call, body resumeRequest) (paused bool, err error) {
+// one, or was and goes on: as much as config.limits says, or else its limit once
+// more. Once for each pause, however often it is asked for: who repeats a request
+// whose answer was lost hears how the run is.
+func (s *Server) raise(w http.ResponseWriter, r *http.Request, c *call, body resumeRequest) (answered bool, err error) {
 	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
 	if err != nil {
 		return false, err
 	}
 	st, fold, err := s.state(r.Context(), p)
-	if err != nil || fold == nil || fold.Run(p.runID) == nil || !fold.Run(p.runID).Paused() {
+	if err != nil || fold == nil || fold.Run(p.runID) == nil {
 		return false, err
+	}
+	paused := fold.Run(p.runID).Paused()
+	if !paused && (resumable(st) || !raised(fold, p.runID)) {
+		return false, nil
 	}
 	if err := checkLimits(body.Config); err != nil {
 		return true, err
 	}
-	cmd := event.Command{CommandID: fmt.Sprintf("%s.%d.resume", p.runID, st.ExpiresAt.UnixMicro()), Kind: event.Resume, Config: body.Config}
+	if !paused {
+		writeJSON(w, acceptedUnless(st.Status.Terminal()), st)
+		return true, nil
+	}
+	cmd := event.Command{CommandID: raisedBy(p.runID, strconv.FormatInt(st.ExpiresAt.UnixMicro(), 10)), Kind: event.Resume, Config: body.Config}
 	if err := s.command(r.Context(), c, p, cmd); err != nil {
 		return true, err
 	}
 	writeJSON(w, http.StatusAccepted, st)
 	return true, nil
+}
+
+// raisedBy is the command by which a run gets more budget after a pause.
+func raisedBy(runID, pause string) string { return runID + "." + pause + ".resume" }
+
+// raised reports whether a run has got more budget after a pause. A session knows
+// its latest commands.
+func raised(fold *event.Session, runID string) bool {
+	before, after, _ := strings.Cut(raisedBy(runID, "*"), "*")
+	return slices.ContainsFunc(fold.Book.Commands, func(id string) bool {
+		return strings.HasPrefix(id, before) && strings.HasSuffix(id, after)
+	})
+}
+
+// acceptedUnless is the status of an answer about what goes on unless it is done.
+func acceptedUnless(done bool) int {
+	if done {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
 }
 
 // resuming checks that a run can be resumed, and makes what is to be accepted.

@@ -143,8 +143,26 @@ func TestAPausedRunIsGivenMore(t *testing.T) {
 	wantStatus(t, e.do("POST", "/v1/runs/run_p/resume", `{"config":{"limits":{"steps":-7}}}`), 400)
 	waiting, err := s.log.Inbox(t.Context(), w.k)
 	if err != nil || len(waiting) != 1 || waiting[0].Kind != event.Resume || waiting[0].Config.Limits.Steps != 7 {
+		t.Fatalf("the inbox holds %+v, %v", waiting, err)
+	}
+	// Its answer was lost, and it is sent again when the run goes on, and when it has ended.
+	again := func(want int, changed ...event.Event) {
+		t.Helper()
+		w.write(changed...)
+		if st := as[run](t, wantStatus(t, e.do("POST", "/v1/runs/run_p/resume", `{"config":{"limits":{"steps":7}}}`), want)); st.RunID != "run_p" {
+			t.Errorf("%+v", st)
+		}
+	}
+	on := of("run_p", event.RunStatus, event.RunStatusData{Status: event.Running, Previous: event.WaitingApproval, Reason: "resumed", Raised: &event.Limits{Steps: 7}})
+	on.CommandID = waiting[0].CommandID
+	again(202, on)
+	again(200, completed("run_p"))
+	if waiting, err := s.log.Inbox(t.Context(), w.k); err != nil || len(waiting) != 1 {
 		t.Errorf("the inbox holds %+v, %v", waiting, err)
 	}
+	w.write(started("run_q")) // was never paused
+	s.project("default", "ses_paused")
+	wantStatus(t, e.do("POST", "/v1/runs/run_q/resume", ""), 409)
 }
 
 // TestRedirectNeedsAStoreWithAnAddress: a directory has none, and says so.
