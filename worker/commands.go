@@ -46,7 +46,8 @@ func (t *turn) takeWhileRunning(ctx context.Context) (stop func()) {
 	return func() { unsubscribe(); cancel(); <-done }
 }
 
-func (t *turn) takeRunning(ctx context.Context) error {
+func (t *turn) takeRunning(ctx context.Context) (err error) {
+	defer agent.Caught(&err)
 	waiting, err := t.w.log.Inbox(ctx, t.key)
 	if err != nil || len(waiting) == 0 {
 		return err

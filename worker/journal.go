@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/redact"
 )
 
@@ -155,12 +156,17 @@ func (j *journal) snapshot() {
 	j.saving.Add(1)
 	go func() {
 		defer j.saving.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := j.save(ctx, view.Seq, view.Encode()); err != nil && !errors.Is(err, eventlog.ErrFenced) && !errors.Is(err, eventlog.ErrClosed) {
+		if err := j.store(view); err != nil && !errors.Is(err, eventlog.ErrFenced) && !errors.Is(err, eventlog.ErrClosed) {
 			j.log.Logger().Warn("snapshot not stored", "tenant", j.key.Tenant, "session", j.key.Session, "err", err)
 		}
 	}()
+}
+
+func (j *journal) store(view *event.Session) (err error) {
+	defer agent.Caught(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return j.save(ctx, view.Seq, view.Encode())
 }
 
 func (j *journal) save(ctx context.Context, seq event.Seq, encoded []byte) error {

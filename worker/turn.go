@@ -303,6 +303,11 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables, Agents: t.w.agents,
 	})
 	take()
+	var thrown *agent.Panic
+	if errors.As(err, &thrown) {
+		t.log.Error("run panicked", "run", runID, "trace", run.TraceID, "agent", run.Agent, "err", thrown)
+		err = t.fail(ctx, run, event.CodeInternal, "a fault of the worker's code, or of a tool or agent that is part of it: its log has the stack")
+	}
 	switch {
 	case err == nil:
 		t.ended(runID)

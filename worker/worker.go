@@ -195,7 +195,7 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 	defer w.let(mine)
 	t := &turn{w: w, key: ticket.Key, ticket: ticket, log: w.opts.Logger.With("tenant", ticket.Key.Tenant, "session", ticket.Key.Session)}
 	began := time.Now()
-	err := t.run(ctx)
+	err := t.guarded(ctx)
 	attrs := []any{"took", time.Since(began), "runs", t.runs, "takeover", t.takeover, "worker", w.id}
 	switch {
 	case err == nil:
@@ -208,6 +208,13 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 		t.log.Error("turn broken off", append(attrs, "err", err)...)
 		t.giveUp(err)
 	}
+}
+
+// guarded is run for a process that others share: what panics here is this
+// session's alone, and comes back with its ticket.
+func (t *turn) guarded(ctx context.Context) (err error) {
+	defer agent.Caught(&err)
+	return t.run(ctx)
 }
 
 // A holder is the turn of this process that looks after a session.

@@ -257,7 +257,12 @@ func (a *answer) onWindow() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.timer = nil
-	if err := a.flushPending(); err != nil && a.err == nil {
+	var err error
+	func() {
+		defer Caught(&err)
+		err = a.flushPending()
+	}()
+	if err != nil && a.err == nil {
 		a.err = err
 	}
 }

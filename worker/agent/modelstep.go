@@ -143,7 +143,8 @@ func (r *Run) ask(ctx context.Context, req request, step int) error {
 		}
 		var fault *model.Error
 		if !errors.As(err, &fault) {
-			return err // the journal's
+			a.drop()
+			return err // the journal's, or a panic
 		}
 		if req.finished(result).FinishReason == event.FinishBudget {
 			return r.cutOff(a, step, result)
@@ -183,7 +184,8 @@ func (r *Run) cutOff(a *answer, step int, result model.Result) error {
 }
 
 // stream runs one attempt; it is broken off when the worker drains.
-func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.Result, error) {
+func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (result model.Result, err error) {
+	defer Caught(&err)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := make(chan struct{})
@@ -195,7 +197,7 @@ func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (model.R
 		case <-stop:
 		}
 	}()
-	result, err := r.model().Stream(ctx, req, a.take)
+	result, err = r.model().Stream(ctx, req, a.take)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDrained) {
 		return result, ErrDrained
 	}

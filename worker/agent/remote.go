@@ -147,7 +147,7 @@ func (r *Run) attempt(ctx, heard context.Context, spent *event.Usage, retry int)
 	view := r.Journal.View()
 	l := newLeg(ctx, r, view.Run(r.id), spent)
 	defer r.hush()
-	err = r.agent.Remote.Run(heard, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
+	err = r.hear(heard, r.task(view, retry), func(s remote.Saying) error { return l.say(ctx, s) })
 	if err == nil {
 		err = l.end()
 	}
@@ -166,7 +166,8 @@ func (r *Run) attempt(ctx, heard context.Context, spent *event.Usage, retry int)
 	case errors.As(err, &over):
 		return nil, l.overdrawn(over)
 	case !errors.As(err, &fault):
-		return nil, err // the journal's
+		l.drop()
+		return nil, err // the journal's, or a panic
 	}
 	if !fault.Retryable || retry > r.Tunables.Retries || l.spoke && r.agent.Definition.OnCrash == tool.Fail {
 		return nil, errors.Join(l.abandon(fault), &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable})
@@ -176,6 +177,11 @@ func (r *Run) attempt(ctx, heard context.Context, spent *event.Usage, retry int)
 		return nil, err
 	}
 	return fault, r.Journal.Append(r.takenBack(r.Journal.View(), string(fault.Code), retry)...)
+}
+
+func (r *Run) hear(ctx context.Context, task remote.Task, say func(remote.Saying) error) (err error) {
+	defer Caught(&err)
+	return r.agent.Remote.Run(ctx, task, say)
 }
 
 // task is what the agent is asked.

@@ -68,8 +68,10 @@ var ErrDrained = errors.New("handed over")
 // Continue takes the run from where its log stands to its terminal event and
 // returns nil, or an error if this worker cannot go on: ErrDrained, fenced, ctx
 // ended for another reason than a *Cancelled. The run is then another worker's.
-// ErrParked says that it waits for somebody and needs no worker.
-func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps Deps) error {
+// ErrParked says that it waits for somebody and needs no worker. A *Panic says that
+// the run is not fit to go on anywhere.
+func Continue(ctx context.Context, a *Agent, runID string, signals Signals, deps Deps) (err error) {
+	defer Caught(&err)
 	deps.Tunables.setDefaults()
 	return prepare(a, deps.Journal.View().Run(runID), signals, deps).carryOn(ctx)
 }

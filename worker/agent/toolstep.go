@@ -67,7 +67,10 @@ func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
 	g := errgroup.Group{}
 	g.SetLimit(r.Tunables.Parallel)
 	for _, tc := range calls {
-		g.Go(func() error { return tc.perform(ctx) })
+		g.Go(func() (err error) {
+			defer Caught(&err)
+			return tc.perform(ctx)
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
