@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,16 +76,19 @@ echo '{"type":"text.delta","delta":"so far"}'; echo '{"type":"tool.started","cal
 // The worker is lost between the stop and the agent's end. Nobody asks the agent
 // anew to stop it then.
 func TestAStoppedAgentElsewhereIsNotAskedAnew(t *testing.T) {
+	const whole = `user: text "hi"
+assistant: reasoning "let me see" text "I look it up." tool_call "" search({"q":"x"}) completed "found" tool_call "" fetch({}) failed "no"
+state {"n":2}; 1 activities, 1 artifacts`
 	for policy, want := range map[tool.OnCrash]string{
 		tool.Retry: "user: text \"hi\"\nstate null; 1 activities, 1 artifacts",
-		tool.Fail: `user: text "hi"
-assistant: reasoning "let me see" text "I look it up." tool_call "" search({"q":"x"}) completed "found" tool_call "" fetch({}) failed "no"
-state {"n":2}; 1 activities, 1 artifacts`,
+		tool.Fail:  whole,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, time.Second)
 			begun, told1, lost := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			release := sync.OnceFunc(func() { close(lost) })
+			t.Cleanup(release)
 			d := agent.Definition{OnCrash: policy}
 			a := b.remote(d, elsewhere(func(ctx context.Context, task remote.Task, say func(remote.Saying) error) error {
 				if err := tells(story...)(ctx, task, say); err != nil {
@@ -98,10 +102,11 @@ state {"n":2}; 1 activities, 1 artifacts`,
 			}))
 			b.invoke("run_1", "hi")
 			<-begun
+			b.until("the last message", func(s *event.Session) bool { return len(s.Messages) == 3 })
 			b.submit(event.Command{Kind: event.Stop, RunID: "run_1", By: "boss"})
 			<-told1
 			a.cut()
-			close(lost)
+			release()
 			var asked atomic.Int32
 			b.remote(d, elsewhere(func(context.Context, remote.Task, func(remote.Saying) error) error { asked.Add(1); return nil }))
 			s, run := b.ended("run_1")
