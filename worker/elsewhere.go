@@ -38,20 +38,21 @@ func wanted(fold *event.Session, waiting []eventlog.Waiting) string {
 	return ""
 }
 
-// elsewhere says that this worker should leave the session to others: it lacks
-// the agent, and nobody has waited for too long yet. To cancel takes no agent.
-func (t *turn) elsewhere(fold *event.Session, head eventlog.Head, waiting []eventlog.Waiting) bool {
-	name := wanted(fold, waiting)
+// elsewhere names the agent for which this worker should leave the session to
+// others: it lacks it, and nobody has waited for too long yet. To cancel takes no
+// agent.
+func (t *turn) elsewhere(fold *event.Session, head eventlog.Head, waiting []eventlog.Waiting) (name string, leave bool) {
+	name = wanted(fold, waiting)
 	cancel := func(c eventlog.Waiting) bool { return c.Kind == event.Cancel }
 	if name == "" || t.w.agents[name] != nil || t.w.opts.Exclusive || slices.ContainsFunc(waiting, cancel) {
-		return false
+		return "", false
 	}
 	since := t.ticket.Placed
 	if head.Time.After(since) {
 		since = head.Time
 	}
 	t.nobody = time.Since(since) >= t.w.opts.Elsewhere
-	return !t.nobody
+	return name, !t.nobody
 }
 
 // pass hands the ticket to a worker that has the agent, or gives it back for a
@@ -82,6 +83,13 @@ func (w *Worker) sit(ctx context.Context) (context.Context, *seat) {
 	defer w.mu.Unlock()
 	w.seats = append(w.seats, s)
 	return ctx, s
+}
+
+// free is how many slots wait for a ticket.
+func (w *Worker) free() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.seats)
 }
 
 // leave returns the ticket that was given to the seat, nil if none was.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,12 +34,7 @@ func (b *bench) defined(d agent.Definition, m model.Model, o Options, tools ...t
 	o.Slots, o.Logger = 2, testLogger(b.t)
 	l, nc := b.open()
 	w := New(l, b.store, map[string]*agent.Agent{d.Name: a}, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	drain := sync.OnceFunc(func() { cancel(); <-done })
-	b.t.Cleanup(drain)
-	return &running{w, nc, nc.Close, drain}
+	return b.run(w, nc)
 }
 
 func waitFor(t *testing.T, n *atomic.Int32, atLeast int32) {

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,13 +36,10 @@ func TestATenantDoesNotTakeAllSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _ := b.open()
+	l, nc := b.open()
 	w := New(l, b.store, map[string]*agent.Agent{"a": a}, Options{Slots: 4, PerTenant: 2, Logger: testLogger(t), Observe: Observer{Full: func() { held.Add(1) }},
 		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond}})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	t.Cleanup(sync.OnceFunc(func() { cancel(); <-done }))
+	running := b.run(w, nc)
 
 	in := func(tenant string, i int) eventlog.Key {
 		return eventlog.Key{Tenant: tenant, Session: fmt.Sprint(tenant, i)}
@@ -76,8 +72,7 @@ func TestATenantDoesNotTakeAllSlots(t *testing.T) {
 	if most.Load() != 2 {
 		t.Errorf("%d of the hog's runs went on at once, 2 may", most.Load())
 	}
-	cancel()
-	<-done
+	running.drain()
 	if len(w.of) != 0 {
 		t.Errorf("slots are still counted: %v", w.of)
 	}

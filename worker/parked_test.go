@@ -22,9 +22,9 @@ type held struct{ sessions, goroutines, subscriptions, tickets int }
 // holds waits until every slot of the worker asks for a ticket, and counts.
 func (b *bench) holds(w *running, nc *nats.Conn) held {
 	b.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); int(w.asking.Load()) < w.opts.Slots; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); w.free() < w.opts.Slots; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%d of %d slots ask for a ticket", w.asking.Load(), w.opts.Slots)
+			b.t.Fatalf("%d of %d slots ask for a ticket", w.free(), w.opts.Slots)
 		}
 	}
 	js, err := jetstream.New(nc)

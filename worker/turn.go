@@ -73,8 +73,8 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 	if len(waiting) == 0 && fold.Idle() {
 		return t.leave(ctx, fold, head)
 	}
-	if t.elsewhere(fold, head, waiting) {
-		return t.pass(ctx, wanted(fold, waiting))
+	if name, leave := t.elsewhere(fold, head, waiting); leave {
+		return t.pass(ctx, name)
 	}
 	if t.ticket.Delivered > 1 { // whoever had it before may be about to delete it
 		t.setAlarm(ctx)
@@ -315,51 +315,6 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 		return t.setTimers(ctx, t.View())
 	}
 	return err
-}
-
-// setTimers has the server end the waits of a parked run, and of those under it.
-// They are set again each time it parks, which changes nothing where they are
-// set.
-func (t *turn) setTimers(ctx context.Context, view *event.Session) error {
-	for _, run := range view.Runs {
-		if run.Status.Terminal() || run.ExpiresAt == nil {
-			continue
-		}
-		for callID, at := range expiries(view, run) {
-			id := run.RunID + "." + callID + ".expire"
-			if c := view.Call(callID); c != nil && c.InDoubt() { // it may have been asked about before it ran
-				id = fmt.Sprintf("%s.%s.%d.expire", run.RunID, callID, c.Attempt)
-			}
-			if callID == "" { // a run may be paused several times
-				id = fmt.Sprintf("%s.%d.expire", run.RunID, at.UnixMicro())
-			}
-			cmd := event.Command{CommandID: id, Kind: event.Expire, SessionID: t.key.Session,
-				RunID: run.RunID, TraceID: run.TraceID, CallID: callID, By: agent.ByExpiry, Time: at}
-			if err := t.w.log.SetTimer(ctx, t.key, cmd, at.Time); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// expiries are the ends of what a run waits for, by call; of a budget, by none.
-func expiries(view *event.Session, run *event.Run) map[string]event.Time {
-	if run.Paused() {
-		return map[string]event.Time{"": *run.ExpiresAt}
-	}
-	expires := map[string]event.Time{}
-	for _, c := range view.ToolCalls {
-		if c.RunID == run.RunID && c.Waits() {
-			expires[c.CallID] = *run.ExpiresAt
-		}
-	}
-	for _, a := range view.Approvals {
-		if a.RunID == run.RunID {
-			expires[a.CallID] = a.ExpiresAt
-		}
-	}
-	return expires
 }
 
 // observe watches what is appended, for metrics.

@@ -61,7 +61,6 @@ type Worker struct {
 	seats []*seat        // free slots
 
 	pulling sync.WaitGroup // slots that wait for a ticket
-	asking  atomic.Int64   // how many those are
 	tickets atomic.Pointer[eventlog.Tickets]
 }
 
@@ -151,8 +150,6 @@ func (w *Worker) pull(ctx context.Context, tickets *eventlog.Tickets) (*eventlog
 	w.pulling.Add(1)
 	w.mu.Unlock()
 	defer w.pulling.Done()
-	w.asking.Add(1)
-	defer w.asking.Add(-1)
 	ctx, seat := w.sit(ctx)
 	ticket, err := tickets.Next(ctx)
 	given := w.leave(seat)
@@ -172,7 +169,7 @@ func (w *Worker) Ready() error {
 	if tickets == nil {
 		return errors.New("the worker has not begun")
 	}
-	if silence := tickets.Silence(); w.asking.Load() > 0 && silence > 2*w.log.Lease() {
+	if silence := tickets.Silence(); w.free() > 0 && silence > 2*w.log.Lease() {
 		return fmt.Errorf("the worker asks for tickets and has heard nothing for %s", silence.Round(time.Second))
 	}
 	return nil

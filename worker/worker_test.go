@@ -90,6 +90,12 @@ func (b *bench) workerOn(l *eventlog.Log, nc *nats.Conn, m model.Model, tools ..
 		Slots: 8, Grace: 5 * time.Second, Logger: testLogger(b.t),
 		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond},
 	})
+	return b.run(w, nc)
+}
+
+// run runs a worker until the test ends.
+func (b *bench) run(w *Worker, nc *nats.Conn) *running {
+	b.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()

@@ -36,10 +36,7 @@ func (t *toolCall) retry(ctx context.Context, retry int, why error) error {
 	if err := t.append(t.run.hidden(t.internal, event.ToolRunning, e)); err != nil {
 		return err
 	}
-	if err := t.run.Journal.Sync(ctx); err != nil {
-		return err
-	}
-	return t.run.Journal.Own(ctx)
+	return t.run.announced(ctx)
 }
 
 // left is what becomes of a call whose next attempt did not come about. One that

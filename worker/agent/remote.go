@@ -78,10 +78,7 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 			return err
 		}
 	}
-	if err := r.Journal.Sync(ctx); err != nil {
-		return err
-	}
-	if err := r.Journal.Own(ctx); err != nil {
+	if err := r.announced(ctx); err != nil {
 		return err
 	}
 	var spent event.Usage // by all attempts: what is taken back was paid for

@@ -58,10 +58,7 @@ func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run,
 // runCalls performs the side effects: only after tool.running is committed, and
 // only while the session is surely still ours.
 func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
-	if err := r.Journal.Sync(ctx); err != nil {
-		return err
-	}
-	if err := r.Journal.Own(ctx); err != nil {
+	if err := r.announced(ctx); err != nil {
 		return err
 	}
 	g := errgroup.Group{}
@@ -76,6 +73,15 @@ func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// announced returns when what was said to begin is in the log, and the session
+// surely still ours: from then on it may have effects.
+func (r *Run) announced(ctx context.Context) error {
+	if err := r.Journal.Sync(ctx); err != nil {
+		return err
+	}
+	return r.Journal.Own(ctx)
 }
 
 // A toolCall is one call in the hands of this worker.
