@@ -54,7 +54,7 @@ func (s *Server) cancel(ctx context.Context, c *call, p runPlace, reason string,
 }
 
 func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, reason string, wait bool) (runState, error) {
-	ended, done, err := s.watchEnd(ctx, p)
+	ended, done, err := s.watchEnd(ctx, p, nil)
 	if err != nil {
 		return runState{}, err
 	}
@@ -75,14 +75,15 @@ func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, 
 	return st, err
 }
 
-// watchEnd subscribes to a run. ended waits for its terminal event, which comes
-// after a seq, but no longer than it is told to, which is no error.
-func (s *Server) watchEnd(ctx context.Context, p runPlace) (ended func(event.Seq, time.Duration) error, done func(), err error) {
+// watchEnd subscribes to a run. ended waits for its terminal event, or one at
+// which ends says so, if that is given; it comes after a seq. It waits no longer than
+// it is told to, which is no error.
+func (s *Server) watchEnd(ctx context.Context, p runPlace, ends func(event.Event) bool) (ended func(event.Seq, time.Duration) error, done func(), err error) {
 	ctx, stop, err := s.admit(uncounted(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
-	req := stream.Request{}
+	req := stream.Request{Ends: ends}
 	p.into(&req)
 	v, err := s.hub.View(ctx, req)
 	if err != nil {

@@ -140,23 +140,9 @@ func (s *Server) a2aStream(w http.ResponseWriter, r *http.Request, c *call, q *r
 }
 
 func (s *Server) a2aFollow(w http.ResponseWriter, r *http.Request, c *call, q *rpcCall, t *a2aTask) error {
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
-	req := stream.Request{Transport: a2aEvents{string(q.ID)}, Dialect: t.dialect(s.base(r)), Snapshot: true, Ends: s.idles(ctx, t.place, t.answered), Seen: s.metrics.firsts(c.began)}
+	req := stream.Request{Transport: a2aEvents{string(q.ID)}, Dialect: t.dialect(s.base(r)), Snapshot: true, Ends: s.idles(r.Context(), t.place, t.answered), Seen: s.metrics.firsts(c.began)}
 	t.place.into(&req)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := t.start(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, t.place.ref())
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, req, starting{start: t.start, name: func() { s.nameRun(w, c, t.place.ref()) }})
 }
 
 // a2aEvents are server-sent events, each an answer to the one call.

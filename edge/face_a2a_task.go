@@ -6,9 +6,7 @@ import (
 	"net/http"
 
 	"github.com/runlog-dev/runlog/edge/dialect/a2a"
-	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // An a2aTask is a run that a call is about.
@@ -20,10 +18,6 @@ type a2aTask struct {
 
 func (t *a2aTask) dialect(base string) a2a.Dialect {
 	return a2a.Dialect{Run: t.place.runID, Base: base, Answered: t.answered}
-}
-
-func (p runPlace) ref() eventlog.RunRef {
-	return eventlog.RunRef{RunID: p.runID, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}
 }
 
 // a2aSend takes a message and answers with its task, when that is over or waits
@@ -62,27 +56,15 @@ func (s *Server) a2aSubmit(r *http.Request, c *call, q *rpcCall) (*a2aTask, erro
 
 // a2aWait has a task go on, until it is over or waits for somebody.
 func (s *Server) a2aWait(ctx context.Context, t *a2aTask) error {
-	ctx, done, err := s.admit(uncounted(ctx))
+	ended, done, err := s.watchEnd(ctx, t.place, s.idles(ctx, t.place, t.answered))
 	if err != nil {
 		return err
 	}
 	defer done()
-	req := stream.Request{Ends: s.idles(ctx, t.place, t.answered)}
-	t.place.into(&req)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	waiting, cancel := patience(ctx, s.opts.MaxWait)
-	defer cancel()
-	if err = v.Wait(waiting, max(t.place.after, t.answered)); waiting.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	return err
+	return ended(max(t.place.after, t.answered), s.opts.MaxWait)
 }
 
 // a2aNow is a task as it is.

@@ -49,11 +49,6 @@ func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent 
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	p := placeOf(c.who.Tenant, ref)
 	p.into(&req)
 	if _, ok := req.Dialect.(agui.Dialect); ok {
@@ -64,16 +59,7 @@ func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent 
 		req.Dialect = d
 	}
 	req.Ends, req.Empty, req.Seen = parks, true, s.metrics.firsts(c.began)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := place(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, ref)
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, ref) }})
 }
 
 // parks reports whether an event parks its run: a protocol whose runs cannot wait

@@ -169,8 +169,7 @@ func (s *Server) aisdkResume(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	ref := eventlog.RunRef{RunID: p.runID, SessionID: k.Session, TraceID: p.traceID, Agent: p.agent}
-	return s.aisdkStream(w, r, c, ref, p, placed)
+	return s.aisdkStream(w, r, c, p.ref(), p, placed)
 }
 
 // underWay is the run that a session is busy with, or will be next, or was until
@@ -218,25 +217,13 @@ func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, re
 	if ref.Continues != "" {
 		d.From = ref.After
 	}
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Seen: s.metrics.firsts(c.began)}
 	p.into(&req)
-	req.Ends = s.idles(ctx, p, d.From)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := place(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, ref)
-	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
-	return s.serveLast(ctx, w, c, v, req)
+	req.Ends = s.idles(r.Context(), p, d.From)
+	return s.startStream(w, r, c, req, starting{start: place, name: func() {
+		s.nameRun(w, c, ref)
+		w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	}})
 }
 
 // idles tells where a stream ends that cannot wait: at the event after from that

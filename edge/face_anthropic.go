@@ -119,30 +119,15 @@ func (s *Server) continueMessage(ctx context.Context, c *call, fold *event.Sessi
 }
 
 func (s *Server) messageStream(w http.ResponseWriter, r *http.Request, c *call, at messageRef) error {
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
-	v, req, err := s.viewMessage(ctx, c, at, at.dialect())
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := at.place(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, at.ref)
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, s.messageRequest(c, at, at.dialect()), starting{start: at.place, name: func() { s.nameRun(w, c, at.ref) }})
 }
 
-func (s *Server) viewMessage(ctx context.Context, c *call, at messageRef, d dialect.Dialect) (*stream.Viewer, stream.Request, error) {
+func (s *Server) messageRequest(c *call, at messageRef, d dialect.Dialect) stream.Request {
 	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Seen: s.metrics.firsts(c.began)}
 	at.run.into(&req)
 	from := at.dialect().From
 	req.Ends = func(e event.Event) bool { return e.Seq > from && waitsForClient(e) }
-	v, err := s.hub.View(ctx, req)
-	return v, req, err
+	return req
 }
 
 // waitsForClient reports whether an event parks its run for its client's tools.
@@ -161,7 +146,7 @@ func (s *Server) wholeMessage(w http.ResponseWriter, r *http.Request, c *call, a
 	reading, cancel := patience(ctx, s.opts.MaxWait)
 	defer cancel()
 	d := &madeMessage{at.dialect(), anthropic.NewMessage(at.dialect())}
-	v, _, err := s.viewMessage(ctx, c, at, d)
+	v, err := s.hub.View(ctx, s.messageRequest(c, at, d))
 	if err != nil {
 		return err
 	}

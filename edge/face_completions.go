@@ -211,23 +211,9 @@ func (s *Server) completionMessages(ctx context.Context, c *call, in *completion
 // completionStream streams a completion. A repeated request gets what stands of
 // the run, and then the rest: what was taken back meanwhile it never sees.
 func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *call, at responseRef, d *madeCompletion, place func(context.Context) error, again bool) error {
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Snapshot: again, Ends: d.ends, Seen: s.metrics.firsts(c.began)}
 	at.place.into(&req)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := place(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, at.ref)
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, at.ref) }})
 }
 
 // completionAnswer waits for the completion and answers with the whole.

@@ -228,32 +228,15 @@ func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	n.place.into(&req)
 	from := n.from()
 	req.Begins, req.Empty, req.Seen = max(req.Begins, from), true, s.metrics.firsts(c.began)
 	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
+	run := starting{start: n.start, name: func() { s.nameLangGraph(w, c, n, modes) }}
+	if n.untilGone {
+		run.gone = func() { s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant) }
 	}
-	defer v.Close()
-	if err := n.start(ctx); err != nil {
-		return err
-	}
-	s.nameLangGraph(w, c, n, modes)
-	if !n.untilGone {
-		return s.serveLast(ctx, w, c, v, req)
-	}
-	err = s.serve(ctx, w, c, v, req)
-	if left(r.Context()) {
-		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
-	}
-	return err
+	return s.startStream(w, r, c, req, run)
 }
 
 // langgraphRequest is what a stream is to be like.
@@ -303,27 +286,32 @@ func (s *Server) threadStream(w http.ResponseWriter, r *http.Request, c *call) e
 
 // createRun starts a run and answers with its place.
 func (s *Server) createRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, in, err := s.acceptRun(w, r, c)
+	n, err := s.beginRun(w, r, c)
 	if err != nil {
 		return err
 	}
+	return s.writeRun(w, r, n)
+}
+
+// beginRun starts the run that a request asks for.
+func (s *Server) beginRun(w http.ResponseWriter, r *http.Request, c *call) (*namedRun, error) {
+	n, in, err := s.acceptRun(w, r, c)
+	if err != nil {
+		return nil, err
+	}
 	if err := n.start(r.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	s.nameLangGraph(w, c, n, in.modes)
-	return s.writeRun(w, r, n)
+	return n, nil
 }
 
 // waitRun starts a run and answers with the thread's state when it is over.
 func (s *Server) waitRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, in, err := s.acceptRun(w, r, c)
+	n, err := s.beginRun(w, r, c)
 	if err != nil {
 		return err
 	}
-	if err := n.start(r.Context()); err != nil {
-		return err
-	}
-	s.nameLangGraph(w, c, n, in.modes)
 	return s.writeEnd(w, r, c, n)
 }
 

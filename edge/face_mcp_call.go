@@ -263,26 +263,12 @@ func (n *mcpRun) dialect() *mcpCalled {
 }
 
 func (s *Server) mcpStream(w http.ResponseWriter, r *http.Request, c *call, n *mcpRun) error {
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	d := n.dialect()
 	primes := r.Header.Get(mcpVersionHeader) >= mcpPrimes
 	req := stream.Request{After: n.after, Transport: mcpEvents{n.key.String(), n.after.String(), primes}, Dialect: d, Ends: d.ends,
 		Empty: true, Seen: s.metrics.firsts(c.began)}
 	n.place.into(&req)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := n.start(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, eventlog.RunRef{RunID: n.place.runID, SessionID: n.place.key.Session, TraceID: n.place.traceID, Agent: n.place.agent})
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.place.ref()) }})
 }
 
 // mcpWhole answers with the response alone.

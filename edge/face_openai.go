@@ -178,25 +178,11 @@ func (s *Server) continueResponse(ctx context.Context, c *call, in *responsesInp
 
 // responseStream streams a response from a position.
 func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call, at responseRef, after stream.Position, place func(context.Context) error) error {
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	req := stream.Request{Transport: stream.SSE{}, Dialect: at.dialect(), After: after, Numbered: true, Empty: true, Seen: s.metrics.firsts(c.began)}
 	at.place.into(&req)
 	from := at.dialect().From
 	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if err := place(ctx); err != nil {
-		return err
-	}
-	s.nameRun(w, c, at.ref)
-	return s.serveLast(ctx, w, c, v, req)
+	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, at.ref) }})
 }
 
 // getResponse answers with a response as it is, or with its events after

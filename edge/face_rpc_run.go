@@ -261,7 +261,7 @@ func (s *Server) rpcFollow(w http.ResponseWriter, r *http.Request, c *call, q *r
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	ref := eventlog.RunRef{RunID: p.runID, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}
+	ref := p.ref()
 	s.nameRun(w, c, ref)
 	err = s.serve(ctx, w, c, v, req)
 	if f.untilGone && left(r.Context()) {

@@ -29,6 +29,10 @@ func (p runPlace) into(req *stream.Request) {
 	req.Key, req.RunID, req.Begins, req.Since = p.key, p.runID, p.after, p.since.Time
 }
 
+func (p runPlace) ref() eventlog.RunRef {
+	return eventlog.RunRef{RunID: p.runID, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}
+}
+
 // findRun looks in the runs index, and for runs that are older than that in the
 // catalog. Another tenant's run is not there, nor one that a token is not for.
 func (s *Server) findRun(ctx context.Context, c *call, id string) (runPlace, error) {

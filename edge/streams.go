@@ -207,6 +207,40 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req str
 	return s.serveLast(ctx, w, c, v, req)
 }
 
+// A starting is a run that begins with the stream that tells it.
+type starting struct {
+	start func(context.Context) error // places the command
+	name  func()                      // says in headers where the run is
+	gone  func()                      // what it means that the client leaves; nil: nothing
+}
+
+// startStream starts a run and streams it: subscribed first, so that nothing is
+// missed.
+func (s *Server) startStream(w http.ResponseWriter, r *http.Request, c *call, req stream.Request, run starting) error {
+	ctx, done, err := s.admit(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := run.start(ctx); err != nil {
+		return err
+	}
+	run.name()
+	if run.gone == nil {
+		return s.serveLast(ctx, w, c, v, req)
+	}
+	err = s.serve(ctx, w, c, v, req)
+	if left(r.Context()) {
+		run.gone()
+	}
+	return err
+}
+
 // view subscribes to a run that was found, or to a session if it is there: the
 // answer that says where its log ends says that too.
 func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, error) {

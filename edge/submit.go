@@ -156,8 +156,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// runStream accepts a run and streams it: subscribed first, so that nothing is
-// missed. A client that repeats its request with Last-Event-ID goes on there.
+// runStream accepts a run and streams it. A client that repeats its request with
+// Last-Event-ID goes on there.
 func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub *submission, def dialect.Dialect) error {
 	req, err := s.streamRequest(r, c, def)
 	if err != nil {
@@ -167,31 +167,17 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub 
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.admit(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	p := placeOf(sub.tenant, ref)
 	p.into(&req)
 	req.Seen = s.metrics.firsts(c.began)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
+	run := starting{
+		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) },
+		name:  func() { s.nameRun(w, c, ref) },
 	}
-	defer v.Close()
-	if err := s.place(ctx, sub, ref); err != nil {
-		return err
+	if sub.untilGone {
+		run.gone = func() { s.cancelWithClient(r.Context(), c, ref, sub.tenant) }
 	}
-	s.nameRun(w, c, ref)
-	if !sub.untilGone {
-		return s.serveLast(ctx, w, c, v, req)
-	}
-	err = s.serve(ctx, w, c, v, req)
-	if left(r.Context()) {
-		s.cancelWithClient(r.Context(), c, ref, sub.tenant)
-	}
-	return err
+	return s.startStream(w, r, c, req, run)
 }
 
 // nameRun tells where the run is, in headers.
@@ -250,7 +236,7 @@ func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, su
 // finish places a run and waits for its end, but no longer than it is told to.
 func (s *Server) finish(ctx context.Context, sub *submission, ref eventlog.RunRef, wait time.Duration) (runState, *event.Session, error) {
 	p := placeOf(sub.tenant, ref)
-	ended, done, err := s.watchEnd(ctx, p)
+	ended, done, err := s.watchEnd(ctx, p, nil)
 	if err != nil {
 		return runState{}, nil, err
 	}

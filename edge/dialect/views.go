@@ -70,6 +70,24 @@ func Decoded[D any](e event.Event, tell func(D) []Message) []Message {
 	return tell(data)
 }
 
+// Activities are the pieces of user interface of a session as they stand.
+type Activities map[string]event.ActivityData
+
+// Patched returns one of them as a change leaves it; false if there is none, or the
+// change does not fit.
+func (all Activities) Patched(d event.ActivityDeltaData) (event.ActivityData, bool) {
+	a, ok := all[d.ActivityID]
+	if !ok {
+		return a, false
+	}
+	content, err := event.Patch(a.Content, d.Patch)
+	if err != nil {
+		return a, false
+	}
+	a.Content = content
+	return a, true
+}
+
 // ResultText is what a tool has said: its texts, and the other parts as JSON, one
 // to a line; or else what it returned as a value, or why it failed.
 func ResultText(content []event.Part, structured json.RawMessage, message string) string {

@@ -90,7 +90,7 @@ type encoder struct {
 	parked bool
 	calls  []*call // open ones
 	state  json.RawMessage
-	acts   map[string]event.ActivityData
+	acts   dialect.Activities
 }
 
 // Next tells of an event. Internal ones have no place here, whoever reads; of

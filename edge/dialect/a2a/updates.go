@@ -167,21 +167,16 @@ func (x *encoder) activitySnapshot(e event.Event, d event.ActivityData) []dialec
 
 func (x *encoder) keep(d event.ActivityData) {
 	if x.acts == nil {
-		x.acts = map[string]event.ActivityData{}
+		x.acts = dialect.Activities{}
 	}
 	x.acts[d.ActivityID] = d
 }
 
 func (x *encoder) activityDelta(e event.Event, d event.ActivityDeltaData) []dialect.Message {
-	a, ok := x.acts[d.ActivityID]
+	a, ok := x.acts.Patched(d)
 	if !ok {
 		return nil
 	}
-	content, err := event.Patch(a.Content, d.Patch)
-	if err != nil {
-		return nil
-	}
-	a.Content = content
 	return x.activitySnapshot(e, a)
 }
 

@@ -75,7 +75,7 @@ type encoder struct {
 	texts int    // parts of that message so far
 	calls map[string]*call
 	state json.RawMessage
-	acts  map[string]event.ActivityData
+	acts  dialect.Activities
 
 	placed map[string]bool // data parts that stand before this step
 	inStep []datum         // what was placed in this step
@@ -94,7 +94,7 @@ type datum struct {
 }
 
 func (x *encoder) forget() {
-	*x = encoder{run: x.run, from: x.from, calls: map[string]*call{}, acts: map[string]event.ActivityData{}, placed: map[string]bool{}, state: x.state}
+	*x = encoder{run: x.run, from: x.from, calls: map[string]*call{}, acts: dialect.Activities{}, placed: map[string]bool{}, state: x.state}
 }
 
 // Next tells of an event. Internal ones have no place here, whoever reads.

@@ -89,15 +89,10 @@ func (x *encoder) activitySnapshot(_ event.Event, d event.ActivityData) []dialec
 }
 
 func (x *encoder) activityDelta(e event.Event, d event.ActivityDeltaData) []dialect.Message {
-	a, ok := x.acts[d.ActivityID]
+	a, ok := x.acts.Patched(d)
 	if !ok {
 		return nil
 	}
-	content, err := event.Patch(a.Content, d.Patch)
-	if err != nil {
-		return nil
-	}
-	a.Content = content
 	return x.activitySnapshot(e, a)
 }
 
