@@ -78,7 +78,12 @@ func resumesSSE(r *http.Request) bool {
 type answer struct {
 	http.ResponseWriter
 	call *call
+	pace answerPace
 }
+
+// DeadlineEnds reports whether a write deadline that has passed ends the answer although
+// nothing is being written, as in HTTP/2.
+func (a *answer) DeadlineEnds() bool { return a.pace.ends }
 
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 {
@@ -91,9 +96,15 @@ func (a *answer) Write(b []byte) (int, error) {
 	if !a.call.started {
 		a.WriteHeader(http.StatusOK)
 	}
-	n, err := a.ResponseWriter.Write(b)
+	n, err := a.pace.write(a.ResponseWriter, b)
 	a.call.bytes += int64(n)
 	return n, err
+}
+
+// SetWriteDeadline is for those who see to it themselves that they are read.
+func (a *answer) SetWriteDeadline(t time.Time) error {
+	a.pace.timeout = 0
+	return http.NewResponseController(a.ResponseWriter).SetWriteDeadline(t)
 }
 
 // Unwrap leads http.ResponseController to the connection.
@@ -110,9 +121,10 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 			c.body = s.pace(w, r.Body)
 			r.Body = c.body
 		}
-		a := &answer{w, c}
+		a := &answer{w, c, answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
+		defer a.pace.last(w)
 		if s.cors(a, r) || unrouted(mux, a, r) {
 			return
 		}

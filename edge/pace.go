@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -42,6 +43,40 @@ func (p *paced) Read(b []byte) (int, error) {
 		_ = p.conn.SetReadDeadline(time.Time{}) // later it would look as if the client had gone
 	}
 	return n, err
+}
+
+// An answerPace cuts clients off that do not read their answer: a piece of it has to be
+// taken within timeout, whatever the whole takes; 0: no matter when.
+type answerPace struct {
+	timeout  time.Duration
+	deadline time.Time // that the answer has
+	ends     bool      // see answer.DeadlineEnds
+}
+
+func (p *answerPace) write(w http.ResponseWriter, b []byte) (int, error) {
+	if p.timeout == 0 {
+		return w.Write(b)
+	}
+	n, err := stream.InPieces(w, b, func() { p.extend(w) })
+	if p.ends && err == nil { // the handler may have to wait for what it writes next
+		p.deadline = time.Time{}
+		_ = http.NewResponseController(w).SetWriteDeadline(p.deadline)
+	}
+	return n, err
+}
+
+func (p *answerPace) extend(w http.ResponseWriter) {
+	if now := time.Now(); p.deadline.Sub(now) < p.timeout*3/4 {
+		p.deadline = now.Add(p.timeout)
+		_ = http.NewResponseController(w).SetWriteDeadline(p.deadline)
+	}
+}
+
+// last is for what ends the answer when its handler has returned.
+func (p *answerPace) last(w http.ResponseWriter) {
+	if p.ends && p.timeout > 0 {
+		p.extend(w)
+	}
 }
 
 // allow moves the connection's deadline; a recorder in a test has none.

@@ -67,7 +67,7 @@ type Options struct {
 	AddressConns   int            // connections of one address at once; default 0: no limit
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed, and whose connections AddressConns does not count
 
-	SocketPing  time.Duration // between pings of a WebSocket, default 20 s
+	SocketPing  time.Duration // between pings of a WebSocket, and of a silent connection of HTTP/2; default 20 s
 	MaxWait     time.Duration // that a request may wait for a run's end, default 5 min
 	DrainDelay  time.Duration // between not ready and the end of streams, so that proxies notice; default 0
 	DrainRate   int           // streams ended a second, so that their clients do not come back all at once; default 1000
@@ -212,7 +212,10 @@ func (s *Server) httpServer() *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    s.opts.MaxHeader,
 		Protocols:         protocols,
-		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		// Whoever reads nothing of a whole connection, or has gone without a word, is found
+		// out by no stream's deadline.
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: s.hub.WriteTimeout(), SendPingTimeout: s.opts.SocketPing, PingTimeout: 2 * s.hub.WriteTimeout()},
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
 	if s.opts.TLS != nil {
 		srv.TLSConfig = s.opts.TLS.Clone() // before it serves anything: the first Serve adds HTTP/2 to it

@@ -77,7 +77,7 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
 		return
 	}
 	defer func() { _ = recover() }() // conclude has logged it, and the answer is an error or nothing
-	w = &answer{w, c}
+	w = &answer{ResponseWriter: w, call: c}
 	defer k.srv.conclude(w, c)
 	r.URL.Path, c.route = strings.TrimPrefix(route, "POST "), route
 	c.method, c.path = r.Method, r.URL.Path

@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -46,7 +48,8 @@ func (k *socket) keepAlive() (stop func()) {
 	beat := func() {
 		ctx, cancel := context.WithTimeout(k.ctx, every)
 		defer cancel()
-		if k.conn.Ping(ctx) != nil {
+		taken := k.out.taken.Load()
+		if k.conn.Ping(ctx) != nil && k.out.taken.Load() == taken { // else it is behind what the client reads slowly
 			k.cancel(errClientDead)
 			return
 		}
@@ -87,6 +90,9 @@ func (w *socketWriter) WriteHeader(status int) {
 		w.socket.call.ended = "run_over"
 	}
 }
+
+// WholeLines tells a stream so.
+func (w *socketWriter) WholeLines() {}
 
 // Write takes whole lines.
 func (w *socketWriter) Write(b []byte) (int, error) {
@@ -136,7 +142,12 @@ type corked struct {
 	mu     sync.Mutex
 	gather bool
 	buf    []byte
+
+	taken atomic.Int64 // pieces of data that went to the client
 }
+
+// maxControl is how large the frame of a ping, pong or close is at most.
+const maxControl = 127
 
 func (c *corked) cork() {
 	c.mu.Lock()
@@ -168,8 +179,10 @@ func (c *corked) Write(b []byte) (int, error) {
 
 // write is called with mu held.
 func (c *corked) write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
+	return stream.InPieces(c.Conn, b, func() {
+		_ = c.SetWriteDeadline(time.Now().Add(c.timeout))
+		if len(b) > maxControl {
+			c.taken.Add(1)
+		}
+	})
 }

@@ -176,8 +176,12 @@ type stage struct {
 }
 
 func (s *site) stage(w way) *stage {
+	return s.stageOf(w, edge.Options{Stream: stream.Options{RingEvents: 20, PageBytes: 2000}}, 2)
+}
+
+// stageOf starts n edges.
+func (s *site) stageOf(w way, opts edge.Options, n int) *stage {
 	st := &stage{site: s}
-	opts := edge.Options{Stream: stream.Options{RingEvents: 20, PageBytes: 2000}}
 	cert := httptest.NewTLSServer(nil)
 	cert.Close()
 	roots := x509.NewCertPool()
@@ -186,7 +190,7 @@ func (s *site) stage(w way) *stage {
 		opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
 	}
 	st.client, st.roots = w.client(roots), roots
-	for range 2 {
+	for range n {
 		st.edges = append(st.edges, s.serveTLS(opts, st.client))
 	}
 	return st

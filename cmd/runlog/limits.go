@@ -32,7 +32,7 @@ func (l *limits) settings(f *flag.FlagSet) {
 	size(f, &l.maxHeader, "max-header", "MAX_HEADER", 32<<10, "size of a request's header")
 	span(f, &l.headerTimeout, "header-timeout", "HEADER_TIMEOUT", 10*time.Second, "for a request's header to come")
 	span(f, &l.bodyTimeout, "body-timeout", "BODY_TIMEOUT", 30*time.Second, "of silence in a request's body; after it a body needs 1 KiB/s")
-	span(f, &l.writeTimeout, "write-timeout", "WRITE_TIMEOUT", 30*time.Second, "for a client to take what a stream writes")
+	span(f, &l.writeTimeout, "write-timeout", "WRITE_TIMEOUT", 30*time.Second, "for a client to take the next 64 KiB of what it is sent")
 	number(f, &l.maxStreams, "max-streams", "MAX_STREAMS", 50_000, "streams open at once")
 	number(f, &l.maxConns, "max-connections", "MAX_CONNECTIONS", 60_000, "connections at once")
 	size(f, &l.memory, "memory", "MEMORY", 0, "memory of the process; near it no streams are taken; GOMEMLIMIT wins; 0: no limit")

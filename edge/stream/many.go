@@ -132,6 +132,9 @@ type part struct {
 func (p *part) Header() http.Header { return http.Header{} }
 func (p *part) WriteHeader(int)     {}
 
+// WholeLines tells a viewer so.
+func (p *part) WholeLines() {}
+
 // Write takes whole lines of tagged.
 func (p *part) Write(lines []byte) (int, error) {
 	b := p.bundle

@@ -1,10 +1,12 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -21,6 +23,8 @@ type output struct {
 
 	buf     *[]byte
 	chunked bool // the buffer begins with room for a chunk's head
+	lines   bool // w takes whole lines
+	ends    bool // a deadline that has passed ends the answer although nothing is being written
 
 	events, bytes int   // put since the last flush
 	written       int64 // of the body
@@ -34,7 +38,9 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, flushAt+4<<10); r
 // newOutput writes an answer's body.
 func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
 	rc := http.NewResponseController(w)
-	return &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout}
+	_, lines := w.(interface{ WholeLines() })
+	e, ok := w.(interface{ DeadlineEnds() bool })
+	return &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout, lines: lines, ends: ok && e.DeadlineEnds()}
 }
 
 // newChunkedOutput writes the rest of a body to a connection that was taken over.
@@ -93,14 +99,47 @@ func (o *output) write() error {
 	if size == 0 {
 		return nil
 	}
-	o.extend()
-	_, err := o.w.Write(b)
+	err := o.hand(b)
 	o.empty()
 	o.written += int64(size)
-	if err != nil {
-		return fmt.Errorf("write to the client: %w", err)
+	return err
+}
+
+// hand gives the client what is framed.
+func (o *output) hand(b []byte) (err error) {
+	if o.lines {
+		o.extend()
+		_, err = o.w.Write(b)
+	} else {
+		_, err = InPieces(o.w, b, o.extend)
 	}
-	return nil
+	return o.late(err)
+}
+
+// late says so of a write that failed when its time was over: HTTP/2 does not.
+func (o *output) late(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !o.deadline.IsZero() && !time.Now().Before(o.deadline) && !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("write to the client: %w: %w", os.ErrDeadlineExceeded, err)
+	}
+	return fmt.Errorf("write to the client: %w", err)
+}
+
+// piece is how much a client has to take within a write's time.
+const piece = 64 << 10
+
+// InPieces writes b, however large it is, so that a client has as long for each piece
+// of it as for a small message. extend is called before each.
+func InPieces(w io.Writer, b []byte, extend func()) (n int, err error) {
+	for {
+		extend()
+		m, err := w.Write(b[n:min(n+piece, len(b))])
+		if n += m; err != nil || n >= len(b) {
+			return n, err
+		}
+	}
 }
 
 // extend gives the client between three quarters of the timeout and all of it: to
@@ -120,9 +159,13 @@ func (o *output) flush() error {
 	}
 	err := o.write()
 	if err == nil {
-		err = o.flusher()
+		err = o.late(o.flusher())
 	}
 	o.release()
+	if err == nil && o.ends {
+		o.deadline = time.Time{}
+		_ = o.setDeadline(o.deadline)
+	}
 	return err
 }
 

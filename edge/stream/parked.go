@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -161,9 +160,8 @@ func (p *Parked) catchUp(ctx context.Context) (verdict, error) {
 	defer out.release()
 	defer func() { p.written += out.written }()
 	if len(p.rest) > 0 {
-		out.extend()
-		if _, err := p.conn.Write(p.rest); err != nil {
-			return over, fmt.Errorf("write to the client: %w", err)
+		if err := out.hand(p.rest); err != nil {
+			return over, err
 		}
 		p.rest = nil
 	}
