@@ -39,24 +39,26 @@ func (l *Log) Beat(k Key, b Beat) error {
 // gapless, from one goroutine. Exactly one of the arguments is set. For an owner
 // that watches out for others; viewers use Live.
 func (l *Log) OnLive(k Key, fn func(*Frame, *Beat)) (stop func(), err error) {
-	sub, err := l.nc.Subscribe(l.liveSubject(k), func(m *nats.Msg) { dispatch(k, m, fn) })
+	sub, err := l.nc.Subscribe(l.liveSubject(k), func(m *nats.Msg) {
+		if b, ok := beatOf(m); ok {
+			fn(nil, &b)
+		} else if f, err := liveFrame(k, m); err == nil {
+			fn(&f, nil)
+		}
+	})
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("follow %s: %w", k, err))
 	}
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-func dispatch(k Key, m *nats.Msg, fn func(*Frame, *Beat)) {
-	if m.Header.Get(hdrBeat) != "" {
-		var b Beat
-		if json.Unmarshal(m.Data, &b) == nil {
-			fn(nil, &b)
-		}
-		return
+// beatOf reads a beat, if the message is one.
+func beatOf(m *nats.Msg) (b Beat, ok bool) {
+	if m.Header.Get(hdrBeat) == "" {
+		return b, false
 	}
-	if f, err := liveFrame(k, m); err == nil {
-		fn(&f, nil)
-	}
+	err := json.Unmarshal(m.Data, &b)
+	return b, err == nil
 }
 
 func liveFrame(k Key, m *nats.Msg) (Frame, error) {
@@ -117,13 +119,11 @@ func (lv *Live) dispatch(m *nats.Msg) {
 	if w == nil {
 		return
 	}
-	dispatch(w.key, m, func(f *Frame, b *Beat) {
-		if f != nil {
-			w.live(*f)
-			return
-		}
-		w.beat(*b)
-	})
+	if b, ok := beatOf(m); ok {
+		w.beat(b)
+	} else if f, err := liveFrame(w.key, m); err == nil {
+		w.live(f)
+	}
 }
 
 func (lv *Live) anyDropped() bool {

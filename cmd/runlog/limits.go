@@ -104,15 +104,6 @@ func limitMemory(bytes int64) int64 {
 	return 0
 }
 
-// tidyOften halves the garbage that a process may hold beside what it needs, unless
-// GOGC says something else. An edge has many small things that live long, and
-// little to do for each.
-func tidyOften() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
-}
-
 // prefixes reads addresses and prefixes that are separated by commas.
 func prefixes(text string) (all []netip.Prefix, err error) {
 	for _, v := range list(text) {

@@ -38,8 +38,8 @@ func edgeCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	tidyOften()
 	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return tidyWhenQuiet(gctx) })
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
 	return errors.Join(g.Wait(), st.close())

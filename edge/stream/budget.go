@@ -50,8 +50,9 @@ func (h *Hub) sweep() {
 }
 
 // charge counts what the topic's ring keeps. The caller holds mu.
-func (t *topic) charge(n int) {
-	t.cost += n
+func (t *topic) charge() {
+	n := t.ring.size - t.cost
+	t.cost = t.ring.size
 	if !t.retired {
 		t.hub.rings.used.Add(int64(n))
 	}

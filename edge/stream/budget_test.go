@@ -48,8 +48,9 @@ func TestRingsTogetherAreBounded(t *testing.T) {
 		t.Errorf("rings came to no more than %d bytes of %d", most, limit)
 	}
 	for _, tp := range all {
-		if len(tp.ring) == 0 || tp.ring[len(tp.ring)-1].Seq != tp.head.Seq || tp.base+event.Seq(len(tp.ring)) != tp.head.Seq {
-			t.Fatalf("ring of %d events after %d, head is %d", len(tp.ring), tp.base, tp.head.Seq)
+		r := &tp.ring
+		if len(r.blocks) == 0 || r.end() != tp.head.Seq || r.lately[len(r.lately)-1].Seq != tp.head.Seq || r.sum() != r.size {
+			t.Fatalf("ring of %d bytes, counted as %d, from %d to %d, head is %d", r.sum(), r.size, r.base, r.end(), tp.head.Seq)
 		}
 	}
 	h.Close()
@@ -65,18 +66,18 @@ func TestLastFramesStayInRings(t *testing.T) {
 	h := New(nil, nil, Options{RingTotal: 1000})
 	tp := &topic{hub: h, news: make(chan struct{})}
 	h.topics[tp.key] = tp
-	tp.add(frame(tp.key, 0, 20), entries(tp.decoder(), frame(tp.key, 0, 20), tp.unreadable))
+	tp.add(frame(tp.key, 0, 20), entries(new(event.Decoder), frame(tp.key, 0, 20), tp.unreadable))
 	h.sweep()
-	if len(tp.ring) != 20 {
-		t.Errorf("%d events of the last frame are left", len(tp.ring))
+	if n := tp.ring.end() - tp.ring.base; n != 20 {
+		t.Errorf("%d events of the last frame are left", n)
 	}
 	if at, used := h.rings.sweepAt.Load(), h.rings.used.Load(); at <= used {
 		t.Errorf("the next frame sweeps again: at %d, used %d", at, used)
 	}
 	tp.Frame(frame(tp.key, 20, 1))
 	h.sweep()
-	if len(tp.ring) != 1 || tp.base != 20 {
-		t.Errorf("%d events after %d", len(tp.ring), tp.base)
+	if tp.ring.base != 20 || tp.ring.end() != 21 {
+		t.Errorf("events after %d to %d", tp.ring.base, tp.ring.end())
 	}
 }
 

@@ -72,31 +72,42 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	return messages
 }
 
-// cost is about what an entry keeps in memory, encoded for one view: its line
-// twice, and itself with what tells it from the event before it.
-func (e *entry) cost() int { return 2*len(e.line) + 500 }
+// size is about what an entry keeps in memory: its line twice, as it was stored and
+// encoded for one view, and itself with what tells it from the event before it.
+func (e *entry) size() int { return 2*len(e.line) + entrySize }
 
-// entries reads a frame. An event that this version cannot read is kept as a
-// hidden one, so that the numbers go on.
+// read decodes a line. An event that this version cannot read is a hidden one, so
+// that the numbers go on.
+func (e *entry) read(d *event.Decoder, line []byte, seq event.Seq, onBad func(event.Seq, error)) {
+	decoded, err := d.Decode(line)
+	if err != nil || decoded.Seq != seq {
+		onBad(seq, err)
+		e.Seq, e.hidden = seq, true
+		return
+	}
+	e.Event, e.line = decoded, line
+}
+
+// entries reads a frame; a line that is missing is one that cannot be read.
 func entries(d *event.Decoder, f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
 	if f.Last == 0 {
 		return nil
 	}
 	n := int(f.Last-f.First) + 1
 	list, all := make([]*entry, 0, n), make([]entry, n)
+	next := func(line []byte) {
+		e := &all[len(list)]
+		e.read(d, line, f.First+event.Seq(len(list)), onBad)
+		list = append(list, e)
+	}
 	for line := range f.Lines() {
 		if len(list) == n {
 			break
 		}
-		seq, e := f.First+event.Seq(len(list)), &all[len(list)]
-		decoded, err := d.Decode(line)
-		if err != nil || decoded.Seq != seq {
-			onBad(seq, err)
-			e.Seq, e.hidden = seq, true
-		} else {
-			e.Event, e.line = decoded, line
-		}
-		list = append(list, e)
+		next(line)
+	}
+	for len(list) < n {
+		next(nil)
 	}
 	return list
 }

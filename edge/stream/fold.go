@@ -97,7 +97,7 @@ func (f *lateFold) reaches(t *topic, seq event.Seq) bool {
 	defer f.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return f.s != nil && f.s.Seq <= seq && f.s.Seq >= t.base
+	return f.s != nil && f.s.Seq <= seq && f.s.Seq >= t.ring.base
 }
 
 func (t *topic) dropFold() {

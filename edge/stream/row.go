@@ -79,10 +79,16 @@ func (r *row) owes(at time.Duration) {
 	}
 }
 
+// restAfter is how long a session is silent before its topic rests.
+const restAfter = time.Second
+
 // remind has the rows visited that owe a sign of life.
 func (t *topic) remind(now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.ring.lately) > 0 && time.Since(t.pulse.signAt) >= restAfter {
+		t.rest()
+	}
 	for _, r := range t.rows {
 		if due := r.due.Load(); due != 0 && due <= int64(now) {
 			t.hub.told.add(r)

@@ -229,15 +229,12 @@ func TestRingIsBounded(t *testing.T) {
 	}
 	v.topic.mu.Lock()
 	defer v.topic.mu.Unlock()
-	if n := len(v.topic.ring); n != 10 || v.topic.base != 191 {
-		t.Errorf("%d events after %d", n, v.topic.base)
+	r := &v.topic.ring
+	if n := r.end() - r.base; n > 10 || n < 7 || r.end() != v.topic.head.Seq {
+		t.Errorf("%d events to %d", n, r.end())
 	}
-	cost := 0
-	for _, e := range v.topic.ring {
-		cost += e.cost()
-	}
-	if cost != v.topic.cost {
-		t.Errorf("cost is %d, counted as %d", cost, v.topic.cost)
+	if size := r.sum(); size != r.size || size != v.topic.cost {
+		t.Errorf("size is %d, counted as %d and %d", size, r.size, v.topic.cost)
 	}
 }
 

@@ -25,11 +25,11 @@ type topic struct {
 	alone   atomic.Bool // there is one viewer
 	idle    *time.Timer // guarded by hub.mu: closes the topic that nobody views
 
+	decoder *event.Decoder // of the frames that come; used by the watch alone
+
 	mu     sync.Mutex
-	ring   []*entry // the events base+1 … head.Seq
-	base   event.Seq
-	before eventlog.Head // the frame that ends with base, as far as it is known
-	cost   int           // of ring
+	ring   ring // the events up to head.Seq
+	cost   int  // of the ring, as the hub's budget knows it
 	head   eventlog.Head
 	news   chan struct{} // closed when anything here changes; nil if nobody waits
 	rows   []*row        // of viewers that are parked here
@@ -66,45 +66,53 @@ func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
 
 func (t *topic) begin(last eventlog.Frame) {
 	t.mu.Lock()
-	t.before = last.Before()
-	t.base = t.before.Seq
-	t.head.Seq = t.base
+	t.ring.base = last.Before().Seq
+	t.head.Seq = t.ring.base
 	t.mu.Unlock()
-	t.add(last, entries(t.decoder(), last, t.unreadable))
+	t.add(last, entries(new(event.Decoder), last, t.unreadable))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rest()
 }
 
 // Frame adds what was appended.
 func (t *topic) Frame(f eventlog.Frame) {
-	t.add(f, entries(t.decoder(), f, t.unreadable))
-	t.hub.keepWithin()
-}
-
-// decoder reads what comes after the ring.
-func (t *topic) decoder() *event.Decoder {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	d := new(event.Decoder)
-	if n := len(t.ring); n > 0 {
-		d.After(t.ring[n-1].Event)
+	if t.decoder == nil {
+		t.decoder = new(event.Decoder)
 	}
-	return d
+	t.add(f, entries(t.decoder, f, t.unreadable))
+	t.hub.keepWithin()
 }
 
 func (t *topic) add(f eventlog.Frame, list []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(list) > 0 {
+		t.ring.add(f, max(t.hub.opts.RingEvents/4, 1))
+		t.ring.keep(list, t.company())
+	}
 	for _, e := range list {
-		if e.Seq <= t.head.Seq {
-			continue
-		}
-		t.ring = append(t.ring, e)
-		t.charge(e.cost())
 		t.pulse.event(e)
 	}
 	t.head = f.End()
 	t.pulse.signAt = time.Now()
 	t.trim(t.hub.opts.RingBytes)
 	t.tell()
+}
+
+// company is how many events are kept decoded: several viewers show them at
+// different times.
+func (t *topic) company() int {
+	if t.alone.Load() {
+		return 2
+	}
+	return aFew
+}
+
+// rest lets go of what viewers of a busy session have in common. The caller holds mu.
+func (t *topic) rest() {
+	t.ring.forget(len(t.ring.lately))
+	t.charge()
 }
 
 func (t *topic) unreadable(seq event.Seq, err error) {
@@ -128,19 +136,10 @@ func (t *topic) Broken(err error) {
 	t.tell()
 }
 
-// trim drops the oldest events until the ring is within its bounds, or has only
-// the last frame, which viewers are about to look for. The caller holds mu.
+// trim keeps the ring within its bounds. The caller holds mu.
 func (t *topic) trim(size int) {
-	n, last := 0, int(t.head.Seq-t.head.First)+1
-	for n < len(t.ring)-last && (t.cost > size || len(t.ring)-n > t.hub.opts.RingEvents) {
-		t.charge(-t.ring[n].cost())
-		n++
-	}
-	if n > 0 {
-		t.base += event.Seq(n)
-		clear(t.ring[:n])
-		t.ring = t.ring[n:] // append moves it to a new array now and then
-	}
+	t.ring.trim(size, t.hub.opts.RingEvents, t.head.First)
+	t.charge()
 }
 
 func (t *topic) hasEvents() bool {
@@ -188,21 +187,32 @@ type outlook struct {
 
 // look fills into with what follows a position.
 func (t *topic) look(after event.Seq, into []*entry) outlook {
+	o, b := t.find(after, into)
+	if b.lines > 0 {
+		o.entries = b.decode(after, into, t.unreadable)
+	}
+	return o
+}
+
+// find is look but for the decoding of what is found in a block.
+func (t *topic) find(after event.Seq, into []*entry) (o outlook, b block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := outlook{head: t.head}
+	o.head = t.head
 	switch {
 	case after >= t.head.Seq:
 		o.broken = t.broken != nil
-	case after < t.base:
+	case after < t.ring.base:
 		o.behind, o.through = true, t.head
-		if t.before.Seq == t.base {
-			o.through = t.before
+		if before, known := t.ring.before(); known {
+			o.through = before
 		}
-	default:
-		o.entries = into[:copy(into, t.ring[after-t.base:])]
+	case len(into) > 0:
+		if o.entries = t.ring.recent(after, into); o.entries == nil {
+			b = t.ring.holding(after)
+		}
 	}
-	return o
+	return o, b
 }
 
 // checkHead compares with the head of the log if nothing was heard for a while: a

@@ -1,0 +1,170 @@
+package stream
+
+import (
+	"bytes"
+
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A ring has the latest events of a session as the lines that were stored, which
+// to the garbage collector are a few blocks of bytes, however many events they are.
+// The very last ones are there decoded too, once for all viewers that are about to
+// show them; who looks further back decodes for itself.
+type ring struct {
+	base   event.Seq // the event before the first one
+	blocks []block   // consecutive
+	lately []*entry  // the last events, decoded
+	size   int       // about what all this keeps in memory
+}
+
+// A block has the lines of whole frames, and room for more.
+type block struct {
+	first event.Seq
+	lines int
+	prev  uint64 // position of the frame before the first one, 0 if there is none
+	data  []byte
+}
+
+const (
+	maxBlock  = 32 << 10 // what a block has room for, if its frames are not larger
+	blockSize = 64       // of a block, besides its data
+	entrySize = 500      // of a decoded event, besides its line
+)
+
+func (b *block) last() event.Seq { return b.first + event.Seq(b.lines) - 1 }
+
+// end is the last event's seq.
+func (r *ring) end() event.Seq {
+	if n := len(r.blocks); n > 0 {
+		return r.blocks[n-1].last()
+	}
+	return r.base
+}
+
+// add appends the frame that follows. Blocks get at most so many events, but for
+// larger frames.
+func (r *ring) add(f eventlog.Frame, most int) {
+	n := int(f.Last-f.First) + 1
+	b := r.room(f, n, most)
+	for line := range f.Lines() {
+		if n == 0 {
+			break
+		}
+		b.data = append(append(b.data, line...), '\n')
+		b.lines, n = b.lines+1, n-1
+	}
+	for ; n > 0; n-- { // a line is missing: it cannot be read, and the numbers go on
+		b.data = append(b.data, '\n')
+		b.lines++
+	}
+}
+
+// room is the block that takes a frame of n events. A new one is a quarter of the
+// ring, so that what the ring gives up soon gives its memory back.
+func (r *ring) room(f eventlog.Frame, n, most int) *block {
+	need := len(f.Data) + 1
+	if i := len(r.blocks) - 1; i >= 0 {
+		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most {
+			return b
+		}
+	}
+	room := max(need, min(r.size/4, maxBlock))
+	r.blocks = append(r.blocks, block{first: f.First, prev: f.Prev, data: make([]byte, 0, room)})
+	r.size += room + blockSize
+	return &r.blocks[len(r.blocks)-1]
+}
+
+// keep has the last frame's events at hand, decoded, and of those before them as
+// many as make a few.
+func (r *ring) keep(list []*entry, few int) {
+	for _, e := range list {
+		r.size += e.size()
+	}
+	r.lately = append(r.lately, list...)
+	r.forget(len(r.lately) - max(few, len(list)))
+}
+
+// forget lets go of the first n decoded events.
+func (r *ring) forget(n int) {
+	if n <= 0 {
+		return
+	}
+	for _, e := range r.lately[:n] {
+		r.size -= e.size()
+	}
+	if n == len(r.lately) {
+		r.lately = nil
+		return
+	}
+	kept := copy(r.lately, r.lately[n:])
+	clear(r.lately[kept:])
+	r.lately = r.lately[:kept]
+}
+
+// trim drops what is older than the last frame, which viewers are about to look
+// for, until the ring is within its bounds: what is decoded, then the oldest blocks.
+func (r *ring) trim(size, events int, lastFrame event.Seq) {
+	if r.size > size {
+		r.forget(len(r.lately) - int(r.end()-lastFrame) - 1)
+	}
+	n := 0
+	for n < len(r.blocks)-1 && r.blocks[n].last() < lastFrame && (r.size > size || int(r.end()-r.base) > events) {
+		r.base = r.blocks[n].last()
+		r.size -= cap(r.blocks[n].data) + blockSize
+		n++
+	}
+	if n > 0 {
+		clear(r.blocks[:n])
+		r.blocks = r.blocks[n:] // append moves it to a new array now and then
+	}
+}
+
+// before is the frame that ends where the ring begins, as far as it is known.
+func (r *ring) before() (h eventlog.Head, known bool) {
+	if len(r.blocks) == 0 {
+		return h, false
+	}
+	b := &r.blocks[0]
+	return eventlog.Head{Seq: b.first - 1, Pos: b.prev}, b.first-1 == r.base
+}
+
+// recent fills into with the decoded events after a position, if they are at hand.
+func (r *ring) recent(after event.Seq, into []*entry) []*entry {
+	if len(r.lately) == 0 || after+1 < r.lately[0].Seq {
+		return nil
+	}
+	return into[:copy(into, r.lately[after+1-r.lately[0].Seq:])]
+}
+
+// holding is the block with the event after a position, which the ring has.
+func (r *ring) holding(after event.Seq) block {
+	low, high := 0, len(r.blocks)-1
+	for low < high {
+		if mid := (low + high) / 2; r.blocks[mid].last() <= after {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return r.blocks[low]
+}
+
+// decode fills into with events after a position, for one viewer.
+func (b *block) decode(after event.Seq, into []*entry, onBad func(event.Seq, error)) []*entry {
+	data, seq := b.data, b.first
+	for ; seq <= after; seq++ {
+		data = data[bytes.IndexByte(data, '\n')+1:]
+	}
+	n := min(len(into), int(b.last()-after))
+	all := make([]entry, n)
+	var d event.Decoder
+	for i := range all {
+		line := data[:bytes.IndexByte(data, '\n')]
+		data = data[len(line)+1:]
+		all[i].read(&d, line, seq+event.Seq(i), onBad)
+		all[i].private = true
+		into[i] = &all[i]
+	}
+	return into[:n]
+}
