@@ -16,38 +16,64 @@ import (
 // for a frame or two.
 const maxSteps = 16
 
-// recent reads the frames that hold the events after a position by following the
-// chain back from the head, if they are few and come to size bytes at most.
-// Otherwise ok is false, which it finds out soon.
-func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, size int) (frames []Frame, ok bool, err error) {
-	if last := head.Seq - head.First + 1; head.Seq-after > 4*maxSteps*last {
-		return nil, false, nil // frames would have to be much larger than the last one
+// Recent reads back from a session's last frame, which was read already, to the
+// event after a position, if that is a few frames of size bytes together at most.
+// Otherwise, and where they cannot be read now, it is the last frame alone.
+func (l *Log) Recent(ctx context.Context, k Key, after event.Seq, last Frame, size int) []Frame {
+	if after < last.Last {
+		if frames, ok, err := l.back(ctx, k, after, last, size); ok && err == nil {
+			return frames
+		}
 	}
-	used := 0
-	for pos, next := head.Pos, head.Seq+1; pos > 0; {
-		f, err := l.frameAt(ctx, k, pos)
-		if errors.Is(err, ErrNotFound) {
+	return []Frame{last}
+}
+
+// recent reads the frames that hold the events after a position, if they are few
+// and come to size bytes at most. Otherwise ok is false, which it finds out soon.
+func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, size int) (frames []Frame, ok bool, err error) {
+	if far(after, head) || head.Pos == 0 {
+		return nil, false, nil
+	}
+	last, err := l.frameAt(ctx, k, head.Pos)
+	if errors.Is(err, ErrNotFound) || err == nil && last.Last != head.Seq {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return l.back(ctx, k, after, last, size)
+}
+
+// far: the frames on the way would have to be much larger than the last one.
+func far(after event.Seq, head Head) bool {
+	return head.Seq-after > 4*maxSteps*(head.Seq-head.First+1)
+}
+
+// back follows the chain of frames from the last one back to the event after a
+// position, as long as it is likely to get there.
+func (l *Log) back(ctx context.Context, k Key, after event.Seq, last Frame, size int) (frames []Frame, ok bool, err error) {
+	if far(after, last.head()) {
+		return nil, false, nil
+	}
+	frames, used := append(frames, last), len(last.Data)
+	for f := last; f.First > after+1; {
+		// As far as these frames tell about those before them:
+		seen, rest := int(last.Last-f.First)+1, int(f.First-1-after)
+		if len(frames)+rest*len(frames)/seen > maxSteps || used+rest*used/seen > size || f.Prev == 0 {
+			return nil, false, nil
+		}
+		before, err := l.frameAt(ctx, k, f.Prev)
+		if errors.Is(err, ErrNotFound) || err == nil && before.Last+1 != f.First {
 			return nil, false, nil
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		if f.Last+1 != next {
-			return nil, false, nil
-		}
+		f = before
 		frames, used = append(frames, f), used+len(f.Data)
-		if f.First <= after+1 {
-			slices.Reverse(frames)
-			return frames, true, nil
-		}
-		// As far as these frames tell about those before them:
-		seen, rest := int(head.Seq-f.First)+1, int(f.First-1-after)
-		if len(frames)+rest*len(frames)/seen > maxSteps || used+rest*used/seen > size {
-			return nil, false, nil
-		}
-		pos, next = f.Prev, f.First
 	}
-	return nil, false, nil
+	slices.Reverse(frames)
+	return frames, true, nil
 }
 
 // readAfter yields the frames after one whose position is known.

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
@@ -106,18 +107,33 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 // clock is the time since the hub began.
 func (h *Hub) clock() time.Duration { return time.Since(h.began) }
 
-// openTimeout bounds the opening of a topic, whose first viewer may be gone
-// while others wait for it.
-const openTimeout = 10 * time.Second
+// join returns the session's topic with one more viewer, who has seen the events up
+// to a position.
+func (h *Hub) join(ctx context.Context, k eventlog.Key, seen event.Seq) (*topic, error) {
+	for {
+		t, first := h.enter(k)
+		if first {
+			h.open(ctx, t, seen)
+		}
+		err := t.await(ctx)
+		if err == nil {
+			return t, nil
+		}
+		h.leave(t)
+		if !errors.Is(err, errAbandoned) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
 
-// join returns the session's topic with one more viewer.
-func (h *Hub) join(ctx context.Context, k eventlog.Key) (*topic, error) {
+// enter counts a viewer in. The first one has to open the topic.
+func (h *Hub) enter(k eventlog.Key) (t *topic, first bool) {
 	h.mu.Lock()
-	t := h.topics[k]
-	if t == nil {
+	defer h.mu.Unlock()
+	t = h.topics[k]
+	if first = t == nil; first {
 		t = &topic{hub: h, key: k, ready: make(chan struct{})}
 		h.topics[k] = t
-		go h.open(t)
 	}
 	t.viewers++
 	t.alone.Store(t.viewers == 1)
@@ -125,27 +141,34 @@ func (h *Hub) join(ctx context.Context, k eventlog.Key) (*topic, error) {
 		t.idle.Stop()
 		t.idle = nil
 	}
-	h.mu.Unlock()
-	select {
-	case <-t.ready:
-	case <-ctx.Done():
-		h.leave(t)
-		return nil, context.Cause(ctx)
-	}
-	if t.err != nil {
-		h.leave(t)
-		return nil, t.err
-	}
-	return t, nil
+	return t, first
 }
 
-func (h *Hub) open(t *topic) {
+// openTimeout bounds the opening of a topic.
+const openTimeout = 10 * time.Second
+
+// errAbandoned: whoever opened the topic has left, and nobody else waited then.
+var errAbandoned = errors.New("the client left before its session was open")
+
+// open opens a topic for its first viewer, and for all others who want it meanwhile:
+// then it goes on if the first one leaves.
+func (h *Hub) open(asker context.Context, t *topic, seen event.Seq) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	watch, err := t.open(ctx)
+	defer context.AfterFunc(asker, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if t.viewers == 1 {
+			cancel()
+		}
+	})()
+	watch, err := t.open(ctx, seen)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil && h.topics[t.key] != t {
+	switch {
+	case err != nil && ctx.Err() == context.Canceled:
+		err = errAbandoned
+	case err == nil && h.topics[t.key] != t:
 		watch.Close()
 		watch, err = nil, errClosed
 	}

@@ -28,7 +28,9 @@ func TestARingHasWhatFollowsEachPosition(t *testing.T) {
 		h := New(nil, nil, Options{RingBytes: 20_000, RingEvents: 1000})
 		tp := &topic{hub: h, key: key}
 		start := event.Seq(rand.IntN(3))
-		tp.begin(eventlog.Frame{Key: key, First: start + 1, Last: start + 1, Prev: 7, Data: frame(key, start, 1).Data})
+		first := frame(key, start, 1)
+		first.Prev = 7
+		tp.begin([]eventlog.Frame{first})
 		for range 100 {
 			tp.Frame(frame(key, tp.head.Seq, 1+rand.IntN(1+rand.IntN(30))))
 			checkRing(t, tp)

@@ -58,18 +58,33 @@ type heard struct {
 	at time.Time
 }
 
-// open begins to watch with the last frame there is, which is what most of those
-// who come back have missed; what is older is read when somebody asks for it.
-func (t *topic) open(ctx context.Context) (*eventlog.Watch, error) {
-	return t.hub.live.WatchHead(ctx, t.key, t, t.begin)
+// open begins to watch with what a viewer at a position has missed, if that is a few
+// frames: so it is for most of those who come back. Else it begins with the last
+// one, and what is older is read when somebody asks for it.
+func (t *topic) open(ctx context.Context, from event.Seq) (*eventlog.Watch, error) {
+	return t.hub.live.WatchHead(ctx, t.key, t, func(last eventlog.Frame) {
+		t.begin(t.hub.log.Recent(ctx, t.key, from, last, t.hub.opts.PageBytes))
+	})
 }
 
-func (t *topic) begin(last eventlog.Frame) {
+// await returns when the topic is open, or why it is not.
+func (t *topic) await(ctx context.Context) error {
+	select {
+	case <-t.ready:
+		return t.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *topic) begin(frames []eventlog.Frame) {
 	t.mu.Lock()
-	t.ring.base = last.Before().Seq
+	t.ring.base = frames[0].Before().Seq
 	t.head.Seq = t.ring.base
 	t.mu.Unlock()
-	t.add(last, entries(new(event.Decoder), last, t.unreadable))
+	for _, f := range frames {
+		t.add(f, entries(new(event.Decoder), f, t.unreadable))
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rest()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -88,11 +89,7 @@ type Viewer struct {
 
 // View subscribes to a session: whatever is appended from now on will be shown.
 func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
-	t, err := h.join(ctx, r.Key)
-	if err != nil {
-		return nil, err
-	}
-	v := &Viewer{hub: h, req: r, topic: t, at: r.After, view: view{r.Dialect, r.Transport, r.Audience}}
+	v := &Viewer{hub: h, req: r, at: r.After, view: view{r.Dialect, r.Transport, r.Audience}}
 	v.replaying = r.Catchup.merges()
 	if r.Begins > v.at.Seq {
 		v.at = Position{Seq: r.Begins}
@@ -100,6 +97,14 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	if f, ok := r.Dialect.(dialect.Following); ok {
 		v.encoder, v.has, v.at = f.Begin(), r.After, Position{Seq: r.Begins}
 		v.req.Catchup, v.replaying = "", false
+	}
+	seen := v.at.Seq
+	if r.Snapshot {
+		seen = math.MaxUint64 // it begins at the head
+	}
+	var err error
+	if v.topic, err = h.join(ctx, r.Key, seen); err != nil {
+		return nil, err
 	}
 	return v, nil
 }
@@ -352,7 +357,7 @@ func (v *Viewer) reset(ctx context.Context, out *output, tick *time.Timer) error
 // rejoin leaves a topic whose log broke off and takes part in a new one.
 func (v *Viewer) rejoin(ctx context.Context, out *output, tick *time.Timer) error {
 	v.hub.drop(v.topic)
-	t, err := v.hub.join(ctx, v.req.Key)
+	t, err := v.hub.join(ctx, v.req.Key, v.at.Seq)
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		return v.pause(ctx, out, tick)
 	}

@@ -1,0 +1,86 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/internal/testservers"
+)
+
+// A session is opened by its first viewer, while the log does not answer. When that
+// one leaves it is let go at once; who waits for the same session is not: the opening
+// goes on for them, or they begin it anew.
+func TestWhoOpensASessionMayLeave(t *testing.T) {
+	c := testservers.NATS(t, 1)
+	way := testservers.StartLossy(t, c.Node(0).Addr())
+	nc, err := eventlog.Connect(way.URL(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, said("x"))
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, Options{Linger: time.Hour})
+	defer h.Close()
+	way.Stall()
+	view := func() (leave context.CancelFunc, answer chan error) {
+		ctx, leave := context.WithCancel(t.Context())
+		answer = make(chan error, 1)
+		go func() {
+			v, err := h.View(ctx, Request{Key: key})
+			if err == nil {
+				t.Cleanup(v.Close)
+			}
+			answer <- err
+		}()
+		return leave, answer
+	}
+	waitViewers := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			tp := h.topics[key]
+			got := 0
+			if tp != nil {
+				got = tp.viewers
+			}
+			h.mu.Unlock()
+			if got == n {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d viewers, not %d", got, n)
+			}
+		}
+	}
+	leave, alone := view()
+	waitViewers(1)
+	leave()
+	select {
+	case err := <-alone:
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, errAbandoned) {
+			t.Errorf("who left got %v", err)
+		}
+	case <-time.After(openTimeout / 2):
+		t.Fatal("who left is kept until the log answers")
+	}
+	leave, first := view()
+	waitViewers(1)
+	_, second := view()
+	waitViewers(2)
+	leave()
+	time.Sleep(50 * time.Millisecond) // so that the leaving is noticed before the log answers
+	way.Resume()
+	if err := <-second; err != nil {
+		t.Errorf("who stayed got %v", err)
+	}
+	<-first
+}
