@@ -34,10 +34,18 @@ func (d *Decoder) After(e Event) {
 }
 
 // Decode reads the next line.
-func (d *Decoder) Decode(line []byte) (Event, error) {
+func (d *Decoder) Decode(line []byte) (Event, error) { return d.read(line, valid) }
+
+// DecodeAgain is Decode for a line that was decoded before: its data need not be
+// looked through once more.
+func (d *Decoder) DecodeAgain(line []byte) (Event, error) {
+	return d.read(line, func([]byte) bool { return true })
+}
+
+func (d *Decoder) read(line []byte, valid func(data []byte) bool) (Event, error) {
 	e, ok := d.parseLine(line)
 	var err error
-	if !ok {
+	if !ok || !valid(e.Data) {
 		e, err = parseJSON(line)
 	}
 	if err == nil {
@@ -59,25 +67,19 @@ func parseJSON(line []byte) (e Event, err error) {
 // parseLine reads a line as AppendLine writes it, which all lines of a log are:
 // ten times as fast as encoding/json, since each process that looks at a session
 // decodes each of its events. What is written otherwise is not ok, and left to
-// encoding/json.
+// encoding/json, as is what has data that is not valid.
 func (d *Decoder) parseLine(line []byte) (Event, bool) {
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	at := bytes.Index(line, []byte(`,"data":`)) // no plain string holds a quote
-	if at < 0 || line[len(line)-1] != '}' {
-		return Event{}, false
-	}
-	e := Event{V: Version, Data: line[at+len(`,"data":`) : len(line)-1]}
-	ok := parseEnvelope(line[:at], &e, &d.last) && len(e.Data) > 0 && e.Data[0] == '{' && valid(e.Data)
-	if !ok {
-		return Event{}, false
-	}
-	return e, true
+	m := members{bytes.TrimSuffix(line, []byte("\n")), true}
+	e := Event{V: Version}
+	m.envelope(&e, &d.last)
+	data, ended := bytes.CutSuffix(m.rest, []byte("}"))
+	e.Data = data
+	return e, m.ok && ended && len(data) > 0 && data[0] == '{'
 }
 
-// parseEnvelope reads what comes before data; strings that are those of last are
-// taken from there.
-func parseEnvelope(line []byte, e, last *Event) bool {
-	m := members{line, true}
+// envelope reads what comes before data; strings that are those of last are taken
+// from there.
+func (m *members) envelope(e, last *Event) {
 	m.expect(`{"v":1,"seq":`)
 	e.Seq = m.seq()
 	e.ID = m.text(`,"id":"`, "")
@@ -89,7 +91,7 @@ func parseEnvelope(line []byte, e, last *Event) bool {
 	e.CommandID = m.optional(`,"command_id":"`, last.CommandID)
 	e.Agent = m.optional(`,"agent":"`, last.Agent)
 	e.Internal = m.cut(`,"internal":true`)
-	return m.ok && len(m.rest) == 0
+	m.expect(`,"data":`)
 }
 
 // members are the members of an envelope that are not read yet; ok as long as
@@ -112,17 +114,18 @@ func (m *members) cut(prefix string) (found bool) {
 
 func (m *members) expect(prefix string) { m.ok = m.cut(prefix) && m.ok }
 
-// text reads a plain string: ASCII without escapes. It is like, if it is the same.
+// text reads a plain string: ASCII without escapes. It is like, which was read
+// before, if it is the same.
 func (m *members) text(prefix, like string) string {
-	b := m.plain(prefix)
-	if string(b) == like {
+	m.expect(prefix)
+	if n := len(like); n > 0 && len(m.rest) > n && m.rest[n] == '"' && string(m.rest[:n]) == like {
+		m.rest = m.rest[n+1:]
 		return like
 	}
-	return string(b)
+	return string(m.plain())
 }
 
-func (m *members) plain(prefix string) []byte {
-	m.expect(prefix)
+func (m *members) plain() []byte {
 	for i := 0; i < len(m.rest) && m.ok; i++ {
 		switch c := m.rest[i]; {
 		case c == '"':
@@ -161,7 +164,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // time reads the one form in which the log writes times.
 func (m *members) time(prefix string) Time {
-	s := m.plain(prefix)
+	m.expect(prefix)
+	s := m.plain()
 	const form = "0000-00-00T00:00:00.000000Z"
 	if len(s) != len(form) {
 		m.ok = false

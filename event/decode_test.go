@@ -141,3 +141,15 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkDecodeAgain(b *testing.B) {
+	line := []byte(plainLine)
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	var d Decoder
+	for b.Loop() {
+		if _, err := d.DecodeAgain(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

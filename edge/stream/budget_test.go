@@ -64,7 +64,7 @@ func TestRingsTogetherAreBounded(t *testing.T) {
 // are not cut again at each of them.
 func TestLastFramesStayInRings(t *testing.T) {
 	h := New(nil, nil, Options{RingTotal: 1000})
-	tp := &topic{hub: h, news: make(chan struct{})}
+	tp := &topic{hub: h, key: key, news: make(chan struct{})}
 	h.topics[tp.key] = tp
 	tp.add(frame(tp.key, 0, 20), entries(new(event.Decoder), frame(tp.key, 0, 20), tp.unreadable))
 	h.sweep()

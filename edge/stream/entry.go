@@ -88,6 +88,16 @@ func (e *entry) read(d *event.Decoder, line []byte, seq event.Seq, onBad func(ev
 	e.Event, e.line = decoded, line
 }
 
+// again reads, for one viewer, a line of a ring, where one that cannot be read is
+// empty.
+func (e *entry) again(d *event.Decoder, line []byte, seq event.Seq) {
+	e.private, e.line = true, line
+	var err error
+	if e.Event, err = d.DecodeAgain(line); err != nil {
+		e.Seq, e.hidden = seq, true
+	}
+}
+
 // entries reads a frame; a line that is missing is one that cannot be read.
 func entries(d *event.Decoder, f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
 	if f.Last == 0 {

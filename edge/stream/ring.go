@@ -42,28 +42,20 @@ func (r *ring) end() event.Seq {
 	return r.base
 }
 
-// add appends the frame that follows. Blocks get at most so many events, but for
-// larger frames.
-func (r *ring) add(f eventlog.Frame, most int) {
-	n := int(f.Last-f.First) + 1
-	b := r.room(f, n, most)
-	for line := range f.Lines() {
-		if n == 0 {
-			break
-		}
-		b.data = append(append(b.data, line...), '\n')
-		b.lines, n = b.lines+1, n-1
+// add appends the frame that follows, of which an event that cannot be read is an
+// empty line. Blocks get at most so many events, but for larger frames.
+func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
+	b := r.room(f, most)
+	for _, e := range list {
+		b.data = append(append(b.data, e.line...), '\n')
 	}
-	for ; n > 0; n-- { // a line is missing: it cannot be read, and the numbers go on
-		b.data = append(b.data, '\n')
-		b.lines++
-	}
+	b.lines += len(list)
 }
 
-// room is the block that takes a frame of n events. A new one is a quarter of the
+// room is the block that takes a frame. A new one is a quarter of the
 // ring, so that what the ring gives up soon gives its memory back.
-func (r *ring) room(f eventlog.Frame, n, most int) *block {
-	need := len(f.Data) + 1
+func (r *ring) room(f eventlog.Frame, most int) *block {
+	need, n := len(f.Data)+1, int(f.Last-f.First)+1
 	if i := len(r.blocks) - 1; i >= 0 {
 		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most {
 			return b
@@ -151,7 +143,7 @@ func (r *ring) holding(after event.Seq) block {
 }
 
 // decode fills into with events after a position, for one viewer.
-func (b *block) decode(after event.Seq, into []*entry, onBad func(event.Seq, error)) []*entry {
+func (b *block) decode(after event.Seq, into []*entry) []*entry {
 	data, seq := b.data, b.first
 	for ; seq <= after; seq++ {
 		data = data[bytes.IndexByte(data, '\n')+1:]
@@ -162,8 +154,7 @@ func (b *block) decode(after event.Seq, into []*entry, onBad func(event.Seq, err
 	for i := range all {
 		line := data[:bytes.IndexByte(data, '\n')]
 		data = data[len(line)+1:]
-		all[i].read(&d, line, seq+event.Seq(i), onBad)
-		all[i].private = true
+		all[i].again(&d, line, seq+event.Seq(i))
 		into[i] = &all[i]
 	}
 	return into[:n]

@@ -103,7 +103,7 @@ func (t *topic) add(f eventlog.Frame, list []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(list) > 0 {
-		t.ring.add(f, max(t.hub.opts.RingEvents/4, 1))
+		t.ring.add(f, list, max(t.hub.opts.RingEvents/4, 1))
 		t.ring.keep(list, t.company())
 	}
 	for _, e := range list {
@@ -204,7 +204,7 @@ type outlook struct {
 func (t *topic) look(after event.Seq, into []*entry) outlook {
 	o, b := t.find(after, into)
 	if b.lines > 0 {
-		o.entries = b.decode(after, into, t.unreadable)
+		o.entries = b.decode(after, into)
 	}
 	return o
 }
