@@ -38,6 +38,7 @@ func edgeCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	spendOnSpeed()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return tidyWhenQuiet(gctx) })
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })

@@ -45,6 +45,7 @@ func (f *flusher) visit(r *row) {
 	stay := r.list[:0]
 	for _, p := range r.list {
 		if f.advance(p, now) {
+			r.topic.shown(p.v)
 			stay = append(stay, p)
 			r.owes(p.v.nextSign())
 		}

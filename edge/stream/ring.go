@@ -85,10 +85,6 @@ func (r *ring) forget(n int) {
 	for _, e := range r.lately[:n] {
 		r.size -= e.size()
 	}
-	if n == len(r.lately) {
-		r.lately = nil
-		return
-	}
 	kept := copy(r.lately, r.lately[n:])
 	clear(r.lately[kept:])
 	r.lately = r.lately[:kept]

@@ -119,9 +119,21 @@ func (t *topic) add(f eventlog.Frame, list []*entry) {
 // different times.
 func (t *topic) company() int {
 	if t.alone.Load() {
-		return 2
+		return 1
 	}
 	return aFew
+}
+
+// shown lets go of what the only viewer there is has seen.
+func (t *topic) shown(by *Viewer) {
+	if !t.alone.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if by.at.Seq >= t.head.Seq {
+		t.rest()
+	}
 }
 
 // rest lets go of what viewers of a busy session have in common. The caller holds mu.
