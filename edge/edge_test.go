@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -75,11 +75,10 @@ func (s *site) announce(agent string) {
 
 // An edgeNode is one edge with an HTTP server.
 type edgeNode struct {
-	t    testing.TB
-	url  string
-	srv  *edge.Server
-	http *httptest.Server
-	log  *eventlog.Log
+	t   testing.TB
+	url string
+	srv *edge.Server
+	log *eventlog.Log
 }
 
 func (s *site) edge(opts edge.Options) *edgeNode {
@@ -89,27 +88,23 @@ func (s *site) edge(opts edge.Options) *edgeNode {
 
 func (s *site) edgeOn(l *eventlog.Log, opts edge.Options) *edgeNode {
 	s.t.Helper()
-	live := l.NewLive()
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = live.Run(ctx) }()
-	opts.Loopback = true
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("EDGE_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	srv := edge.New(edge.Deps{Log: l, Live: live, Artifacts: s.artifacts, Catalog: s.catalog, Logger: logger}, opts)
-	parked := make(chan struct{})
-	go func() { defer close(parked); _ = srv.RunParked(ctx) }()
-	hs := httptest.NewServer(srv.Handler())
-	s.t.Cleanup(func() {
-		hs.CloseClientConnections()
-		hs.Close()
-		stop()
-		<-done
-		<-parked
-	})
-	return &edgeNode{s.t, hs.URL, srv, hs, l}
+	if opts.DrainPeriod == 0 {
+		opts.DrainPeriod = time.Second // a test does not wait for what it left open
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	srv := edge.New(edge.Deps{Log: l, Artifacts: s.artifacts, Catalog: s.catalog, Logger: logger}, opts)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = srv.Run(ctx, ln) }()
+	s.t.Cleanup(func() { stop(); <-ended })
+	return &edgeNode{s.t, "http://" + ln.Addr().String(), srv, l}
 }
 
 // patience is how long a test waits for anything.

@@ -1,13 +1,9 @@
 package edge
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
 )
-
-// RunParked lets streams be parked, as Run does, for a server of Handler alone.
-func (s *Server) RunParked(ctx context.Context) error { return s.hub.Run(ctx) }
 
 // Patterns lists the routes that are built.
 func (s *Server) Patterns() []string {
