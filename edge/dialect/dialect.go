@@ -32,6 +32,16 @@ type Dialect interface {
 	Moved(event.Seq) []Message
 }
 
+// Quiet is for dialects to embed whose protocol has no word for signs of life: the
+// transport's pings must do.
+type Quiet struct{}
+
+// Heartbeat is left to pings.
+func (Quiet) Heartbeat(Heartbeat) []Message { return nil }
+
+// Moved is left to pings.
+func (Quiet) Moved(event.Seq) []Message { return nil }
+
 // Audience says who reads.
 type Audience bool
 

@@ -26,6 +26,8 @@ import (
 
 // Dialect is the dialect of A2A. The zero value tells all tasks of a session.
 type Dialect struct {
+	dialect.Quiet
+
 	Run  string // the task that a snapshot is of; empty: the one under way, or the last one
 	Base string // what URLs of artifacts begin with, such as https://host
 	// Answered is the last event that its client knew when it answered: a task
@@ -48,12 +50,6 @@ func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialec
 func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
 	return d.Begin().Snapshot(kind, s, to)
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
 
 // Lost says what A2A has no word for.
 func (Dialect) Lost() map[event.Type]string {

@@ -18,7 +18,7 @@ import (
 )
 
 // Dialect is the dialect agents.
-type Dialect struct{}
+type Dialect struct{ dialect.Quiet }
 
 // Name is agents.
 func (Dialect) Name() string { return "agents" }
@@ -107,9 +107,3 @@ func end(e event.Event, status event.Status, usage *event.Usage) dialect.Object 
 func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
 	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }

@@ -30,6 +30,8 @@ const Protocol = "1.0"
 
 // Dialect is AG-UI. The zero value tells a session's runs to a current client.
 type Dialect struct {
+	dialect.Quiet // clients refuse what they do not know
+
 	Run string // the run whose client reads; empty: somebody looks at the session
 	As  string // what that client calls it; empty: as the log does
 	Old bool   // the client is from before 1.0
@@ -131,9 +133,3 @@ func own(e event.Event) bool { return e.Agent == "" }
 // said reports whether an event repeats what a client has sent: whoever follows
 // the run that it asked for has it.
 func (d Dialect) said(e event.Event) bool { return d.Run != "" && e.CommandID != "" }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings: clients refuse what they do not know.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }

@@ -21,6 +21,8 @@ import (
 
 // Dialect is the AI SDK's stream. The zero value tells all of a run.
 type Dialect struct {
+	dialect.Quiet
+
 	Run string // empty: whichever run the log tells of
 	// From is the last event that the client has, from an earlier stream whose
 	// message it goes on with.
@@ -42,12 +44,6 @@ func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialec
 func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
 	return d.Begin().Snapshot(kind, s, to)
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
 
 // Lost says what the AI SDK has no word for. message.started and tool.running are
 // told of sub-agents alone: a text begins with its first delta, and a call whose

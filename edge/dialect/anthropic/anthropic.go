@@ -21,6 +21,8 @@ import (
 
 // Dialect tells messages.
 type Dialect struct {
+	dialect.Quiet
+
 	From event.Seq // the message is what comes after this event
 }
 
@@ -39,12 +41,6 @@ func (d Dialect) Event(e event.Event, line []byte, to dialect.Audience) []dialec
 func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
 	return d.Begin().Snapshot(kind, s, to)
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
 
 // Lost says what Messages have no word for.
 func (Dialect) Lost() map[event.Type]string {

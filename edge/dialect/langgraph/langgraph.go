@@ -30,6 +30,8 @@ import (
 // Dialect tells runs in some modes. The zero value tells all runs in the usual
 // ones.
 type Dialect struct {
+	dialect.Quiet // clients watch for pings, and apps see every event that has a name
+
 	Modes Modes
 	As    string // what the client calls the run; empty: as the log does
 }
@@ -179,9 +181,3 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 func Parks(e event.Event) bool {
 	return e.Type == event.RunStatus && e.Agent == "" && bytes.Contains(e.Data, []byte(`"expires_at"`))
 }
-
-// Heartbeat is left to pings: a client watches for them.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings: apps see every event that has a name.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }

@@ -12,6 +12,8 @@ import (
 // attempt is discarded of which the client has something, the completion ends with
 // an error; who repeats the request with its idempotency key gets the run without.
 type Chat struct {
+	dialect.Quiet
+
 	Run   string    // the run
 	ID    string    // of the completion; empty: the run's
 	From  event.Seq // the completion is what comes after this event
@@ -37,12 +39,6 @@ func (d Chat) Event(e event.Event, line []byte, to dialect.Audience) []dialect.M
 func (d Chat) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
 	return d.Begin().Snapshot(kind, s, to)
 }
-
-// Heartbeat is left to pings.
-func (Chat) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Chat) Moved(event.Seq) []dialect.Message { return nil }
 
 // Lost says what chat completions have no word for.
 func (Chat) Lost() map[event.Type]string {

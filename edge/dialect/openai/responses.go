@@ -24,6 +24,8 @@ import (
 // Responses is the stream of a response. The zero value tells of whole runs under
 // their own ids.
 type Responses struct {
+	dialect.Quiet // clients refuse events that they do not know
+
 	ID   string    // of the response; empty: the run's
 	Run  string    // empty: whichever run the log tells of
 	From event.Seq // the response is what comes after this event
@@ -50,12 +52,6 @@ func (d Responses) Event(e event.Event, line []byte, to dialect.Audience) []dial
 func (d Responses) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
 	return d.Begin().Snapshot(kind, s, to)
 }
-
-// Heartbeat is left to pings: clients refuse events that they do not know.
-func (Responses) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Responses) Moved(event.Seq) []dialect.Message { return nil }
 
 // Stride is how many numbers an event has: the k-th message of event seq has the
 // sequence_number seq*Stride+k.

@@ -22,7 +22,7 @@ import (
 )
 
 // Dialect is the dialect parts.
-type Dialect struct{}
+type Dialect struct{ dialect.Quiet }
 
 // Name is parts.
 func (Dialect) Name() string { return "parts" }
@@ -240,9 +240,3 @@ func (Dialect) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []
 	}
 	return command(event.Event{ID: s.SessionID + "-" + s.Seq.String()}, "session.updated", u)
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }

@@ -16,7 +16,9 @@ import (
 )
 
 // Dialect is the dialect v1.
-type Dialect struct{}
+type Dialect struct {
+	dialect.Quiet // old clients know only their words
+}
 
 // Name is v1.
 func (Dialect) Name() string { return "v1" }
@@ -95,9 +97,3 @@ func done(e event.Event, status event.Status, usage *event.Usage) []dialect.Mess
 func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
 	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
 }
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
-
-// Moved is left to pings: old clients know only their words.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
