@@ -81,13 +81,11 @@ func (s *Server) a2aAccept(r *http.Request, c *call, in *a2aInput) (*a2aTask, er
 		return nil, err
 	}
 	agent := r.PathValue("agent")
-	req := runRequest{Agent: agent, SessionID: m.ContextID}
-	if err := req.refuse(); err != nil {
+	sub, err := submissionOf(r, c, runRequest{Agent: agent, SessionID: m.ContextID}, []inputMessage{said}, bodyHash("a2a/"+agent, in.Raw))
+	if err != nil {
 		return nil, err
 	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: []inputMessage{said}, idempotencyKey: "a2a/" + m.MessageID,
-		want: eventlog.RunRef{SessionID: m.ContextID, Agent: agent, BodyHash: bodyHash("a2a/"+agent, in.Raw)}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
+	sub.idempotencyKey = "a2a/" + m.MessageID
 	ref, _, err := s.reserve(r.Context(), sub)
 	if err != nil {
 		return nil, err

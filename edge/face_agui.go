@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect/agui"
 	"github.com/runlog-dev/runlog/event"
@@ -45,65 +43,54 @@ func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent 
 	if err != nil {
 		return err
 	}
-	ref, place, err := s.aguiReserve(r, c, agent, in)
+	n, err := s.acceptAGUI(r, c, agent, in)
 	if err != nil {
 		return err
 	}
-	p := placeOf(c.who.Tenant, ref)
-	p.into(&req)
+	n.place.into(&req)
 	if _, ok := req.Dialect.(agui.Dialect); ok {
-		d := agui.Dialect{Run: p.runID, Old: in.old()}
-		if p.runID != ref.RunID {
-			d.As = ref.RunID
-		}
-		req.Dialect = d
+		req.Dialect = agui.Dialect{Run: n.place.runID, As: n.as(), Old: in.old()}
 	}
 	req.Ends, req.Empty, req.Seen = parks, true, s.metrics.firsts(c.began)
-	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, ref) }})
+	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
 }
 
-// parks reports whether an event parks its run: a protocol whose runs cannot wait
-// ends its stream there.
-func parks(e event.Event) bool {
-	return e.Type == event.RunStatus && bytes.Contains(e.Data, []byte(`"expires_at"`))
-}
-
-// placed is what is left to do for a run that was accepted before.
-func placed(context.Context) error { return nil }
-
-// aguiReserve finds the run that a request is about, or makes its entry in the
-// runs index; place then has it executed.
-func (s *Server) aguiReserve(r *http.Request, c *call, agent string, in *aguiInput) (ref eventlog.RunRef, place func(context.Context) error, err error) {
+// acceptAGUI finds the run that a request is about, or makes its entry in the runs
+// index.
+func (s *Server) acceptAGUI(r *http.Request, c *call, agent string, in *aguiInput) (*namedRun, error) {
 	ctx, tenant := r.Context(), c.who.Tenant
+	there := func(ref eventlog.RunRef) *namedRun {
+		return &namedRun{ref: ref, place: placeOf(tenant, ref), start: placed}
+	}
 	fold := event.NewSession(in.ThreadID)
 	if in.ThreadID != "" {
 		ref, err := s.knownRun(ctx, tenant, in)
 		if err == nil && ref.Accepted {
-			return ref, placed, nil
+			return there(ref), nil
 		}
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-			return ref, nil, err
+			return nil, err
 		}
 		if fold, _, err = s.Log.Load(ctx, eventlog.Key{Tenant: tenant, Session: in.ThreadID}); err != nil {
-			return ref, nil, err
+			return nil, err
 		}
 	}
 	if run := fold.Run(in.RunID); run != nil { // the index has forgotten it
-		return refOf(fold, run), placed, nil
+		return there(refIn(fold, run)), nil
 	}
 	answers, err := in.answers(fold)
 	if err != nil {
-		return ref, nil, err
+		return nil, err
 	}
 	if len(answers) > 0 {
 		return s.aguiContinue(ctx, c, in, fold, answers)
 	}
 	sub, err := s.aguiSubmission(r, c, agent, in, fold)
 	if err != nil {
-		return ref, nil, err
+		return nil, err
 	}
-	ref, _, err = s.reserve(ctx, sub)
-	return ref, func(ctx context.Context) error { return s.place(ctx, sub, ref) }, err
+	n, _, err := s.reserveNamed(ctx, sub)
+	return n, err
 }
 
 // knownRun finds the run in the index; the id of a run in another thread is taken.
@@ -116,14 +103,6 @@ func (s *Server) knownRun(ctx context.Context, tenant string, in *aguiInput) (ev
 		return ref, problem(http.StatusConflict, event.CodeConflict, "the run id %q is that of a run in another thread; send a new runId", in.RunID)
 	}
 	return ref, err
-}
-
-func refOf(fold *event.Session, run *event.Run) eventlog.RunRef {
-	ref := eventlog.RunRef{RunID: run.RunID, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, Accepted: true}
-	if run.Book.First > 0 {
-		ref.After = run.Book.First - 1
-	}
-	return ref
 }
 
 // aguiSubmission is what is to be accepted of a request for a new run: the
@@ -140,15 +119,7 @@ func (s *Server) aguiSubmission(r *http.Request, c *call, agent string, in *agui
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{Agent: agent, SessionID: in.ThreadID, RunID: in.RunID, Config: config}
-	if err := req.refuse(); err != nil {
-		return nil, err
-	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: config,
-		want: eventlog.RunRef{RunID: in.RunID, SessionID: in.ThreadID, Agent: agent, BodyHash: in.hash()}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
-	sub.idempotencyKey, err = idempotencyKey(r)
-	return sub, err
+	return submissionOf(r, c, runRequest{Agent: agent, SessionID: in.ThreadID, RunID: in.RunID, Config: config}, messages, in.hash())
 }
 
 // hash tells requests for one run: who repeats it may have a longer history by
@@ -157,37 +128,9 @@ func (in *aguiInput) hash() string { return bodyHash("agui", []byte(in.ThreadID+
 
 // aguiContinue gives a parked run what it waits for. For AG-UI that is a new run;
 // here its id is another name for the run that goes on.
-func (s *Server) aguiContinue(ctx context.Context, c *call, in *aguiInput, fold *event.Session, answers []event.Command) (eventlog.RunRef, func(context.Context) error, error) {
-	run := fold.Parked()
-	id := in.RunID
-	if id == "" {
-		id = event.NewID("run")
-	}
-	want := eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, CommandID: id + ".continue",
-		After: fold.Seq, BodyHash: in.hash(), Created: event.At(time.Now()), Continues: run.RunID}
-	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", want)
-	if err != nil {
-		return ref, nil, err
-	}
-	return ref, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }, nil
-}
-
-// answer submits commands about a run and has them taken. Repeated, they have
-// the same ids.
-func (s *Server) answer(ctx context.Context, c *call, ref eventlog.RunRef, answers []event.Command) error {
-	k := eventlog.Key{Tenant: c.who.Tenant, Session: ref.SessionID}
-	for _, cmd := range answers {
-		cmd.CommandID = ref.RunID + "." + cmd.CommandID
-		cmd.SessionID, cmd.RunID, cmd.TraceID = ref.SessionID, ref.Continues, ref.TraceID
-		cmd.By, cmd.Time = caller(c), ref.Created
-		if err := s.Log.Submit(ctx, k, cmd); err != nil {
-			return err
-		}
-	}
-	if err := s.Log.Wake(ctx, k); err != nil {
-		return err
-	}
-	return s.Log.Accept(ctx, ref)
+func (s *Server) aguiContinue(ctx context.Context, c *call, in *aguiInput, fold *event.Session, answers []event.Command) (*namedRun, error) {
+	ref, err := s.continues(ctx, c, fold, cmp.Or(in.RunID, event.NewID("run")), in.hash())
+	return &namedRun{ref: ref, place: placeOf(c.who.Tenant, ref), start: func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }}, err
 }
 
 // answers are commands for what the thread's run waits for, if the request brings

@@ -69,21 +69,15 @@ func (s *Server) aisdkSubmit(w http.ResponseWriter, r *http.Request, c *call, in
 	if req.Queue == "" && fold.Parked() != nil {
 		req.Queue = event.Interrupt
 	}
-	if err := req.refuse(); err != nil {
-		return err
-	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config, queue: req.Queue,
-		want: eventlog.RunRef{RunID: id, SessionID: in.ID, Agent: in.Agent, BodyHash: bodyHash("aisdk", []byte(in.ID+"\n"+last.text))}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
-	if sub.idempotencyKey, err = idempotencyKey(r); err != nil {
-		return err
-	}
-	ref, _, err := s.reserve(ctx, sub)
+	sub, err := submissionOf(r, c, req, messages, bodyHash("aisdk", []byte(in.ID+"\n"+last.text)))
 	if err != nil {
 		return err
 	}
-	place := func(ctx context.Context) error { return s.place(ctx, sub, ref) }
-	return s.aisdkStream(w, r, c, ref, placeOf(c.who.Tenant, ref), place)
+	n, _, err := s.reserveNamed(ctx, sub)
+	if err != nil {
+		return err
+	}
+	return s.aisdkStream(w, r, c, n)
 }
 
 // maxTries bounds how often one message starts a run.
@@ -113,36 +107,12 @@ func (s *Server) aisdkRunID(ctx context.Context, c *call, in *aisdkInput, fold *
 
 // aisdkContinue gives a parked run what it waits for, and streams what follows.
 func (s *Server) aisdkContinue(w http.ResponseWriter, r *http.Request, c *call, in *aisdkInput, fold *event.Session) error {
-	ctx := r.Context()
 	id := derivedID("run", in.ID, "continue", in.last().answersText())
-	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
-	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-		return err
-	}
-	place := placed
-	if err != nil || !ref.Accepted {
-		answers, err := in.last().answers(fold)
-		if err != nil {
-			return err
-		}
-		if ref, err = s.continues(ctx, c, fold, id, bodyHash("aisdk", []byte(id))); err != nil {
-			return err
-		}
-		place = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
-	}
-	p, err := s.findRun(ctx, c, ref.Continues)
+	n, err := s.continueNamed(r.Context(), c, fold, id, "aisdk", func() ([]event.Command, error) { return in.last().answers(fold) })
 	if err != nil {
 		return err
 	}
-	return s.aisdkStream(w, r, c, ref, p, place)
-}
-
-// continues reserves a name for what follows of a parked run.
-func (s *Server) continues(ctx context.Context, c *call, fold *event.Session, id, hash string) (eventlog.RunRef, error) {
-	run := fold.Parked()
-	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent,
-		CommandID: id + ".continue", After: fold.Seq, BodyHash: hash, Created: event.At(time.Now()), Continues: run.RunID})
-	return ref, err
+	return s.aisdkStream(w, r, c, n)
 }
 
 // justEnded is how long after its end a run is still told to chats that come back:
@@ -169,7 +139,7 @@ func (s *Server) aisdkResume(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	return s.aisdkStream(w, r, c, p.ref(), p, placed)
+	return s.aisdkStream(w, r, c, &namedRun{ref: p.ref(), place: p, start: placed})
 }
 
 // underWay is the run that a session is busy with, or will be next, or was until
@@ -212,16 +182,12 @@ func lastEnded(fold *event.Session, since time.Time) string {
 
 // aisdkStream streams a run from its start; what its client has of an earlier
 // stream is left out.
-func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, ref eventlog.RunRef, p runPlace, place func(context.Context) error) error {
-	d := aisdk.Dialect{Run: p.runID}
-	if ref.Continues != "" {
-		d.From = ref.After
-	}
-	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Seen: s.metrics.firsts(c.began)}
-	p.into(&req)
-	req.Ends = s.idles(r.Context(), p, d.From)
-	return s.startStream(w, r, c, req, starting{start: place, name: func() {
-		s.nameRun(w, c, ref)
+func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
+	req := stream.Request{Transport: stream.SSE{}, Dialect: aisdk.Dialect{Run: n.place.runID, From: n.from()},
+		Ends: s.idles(r.Context(), n.place, n.from()), Seen: s.metrics.firsts(c.began)}
+	n.place.into(&req)
+	return s.startStream(w, r, c, req, starting{start: n.start, name: func() {
+		s.nameRun(w, c, n.ref)
 		w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	}})
 }

@@ -56,16 +56,16 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request, c *cal
 	case in.N > 1:
 		return unsupported("n", "n: a run has one answer; start %d runs instead", in.N)
 	}
-	at, place, existed, err := s.acceptCompletion(r, c, in, body)
+	n, existed, err := s.acceptCompletion(r, c, in, body)
 	if err != nil {
 		return err
 	}
-	d := openai.Chat{Run: at.place.runID, ID: at.ref.RunID, Usage: in.Options.Usage, From: at.dialect().From, Whole: !in.Stream}
+	d := openai.Chat{Run: n.place.runID, ID: n.ref.RunID, Usage: in.Options.Usage, From: n.from(), Whole: !in.Stream}
 	made := &madeCompletion{d, openai.NewCompletion(d)}
 	if in.Stream {
-		return s.completionStream(w, r, c, at, made, place, existed && at.ref.Continues == "")
+		return s.completionStream(w, r, c, n, made, existed)
 	}
-	return s.completionAnswer(w, r, c, at, made, place)
+	return s.completionAnswer(w, r, c, n, made)
 }
 
 // madeCompletion is the dialect of one completion that somebody has to look at.
@@ -80,71 +80,67 @@ func (m *madeCompletion) Begin() dialect.Encoder { return m.made }
 // ends: where a completion is over is for it to say.
 func (m *madeCompletion) ends(event.Event) bool { return m.made.Over() }
 
-func (s *Server) acceptCompletion(r *http.Request, c *call, in *completionsInput, body []byte) (at responseRef, place func(context.Context) error, existed bool, err error) {
+// acceptCompletion makes the entry of what a request wants. existed: the run was
+// asked for before, by the same request.
+func (s *Server) acceptCompletion(r *http.Request, c *call, in *completionsInput, body []byte) (n *namedRun, existed bool, err error) {
 	ctx := r.Context()
-	if at, place, err := s.continueCompletion(ctx, c, in); err != nil || place != nil {
-		return at, place, true, err
+	if n, err := s.continueCompletion(ctx, c, in); err != nil || n != nil {
+		return n, false, err
 	}
 	messages, err := s.completionMessages(ctx, c, in)
 	if err != nil {
-		return at, nil, false, err
+		return nil, false, err
 	}
 	tools := []aguiTool{}
 	for _, t := range in.Tools {
 		tools = append(tools, t.Function)
 	}
-	req := runRequest{Agent: in.Model, SessionID: in.SessionID, Config: clientTools(tools)}
-	if err := req.refuse(); err != nil {
-		return at, nil, false, err
+	req := runRequest{RunID: event.NewID("chatcmpl"), Agent: in.Model, SessionID: in.SessionID, Config: clientTools(tools)}
+	sub, err := submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
+	if err != nil {
+		return nil, false, err
 	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config,
-		want: eventlog.RunRef{RunID: event.NewID("chatcmpl"), SessionID: in.SessionID, Agent: in.Model, BodyHash: bodyHash(r.URL.Path, body)}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
-	if sub.idempotencyKey, err = idempotencyKey(r); err != nil {
-		return at, nil, false, err
-	}
-	ref, existed, err := s.reserve(ctx, sub)
-	return responseRef{ref, placeOf(c.who.Tenant, ref)}, func(ctx context.Context) error { return s.place(ctx, sub, ref) }, existed, err
+	return s.reserveNamed(ctx, sub)
 }
 
 // continueCompletion gives a parked run the results that a conversation ends
-// with. Without place there is no such run: the conversation is a new one.
-func (s *Server) continueCompletion(ctx context.Context, c *call, in *completionsInput) (at responseRef, place func(context.Context) error, err error) {
+// with; nil if there is no such run: the conversation is a new one.
+func (s *Server) continueCompletion(ctx context.Context, c *call, in *completionsInput) (*namedRun, error) {
 	var results []completionMessage
 	for n := len(in.Messages) - 1; n >= 0 && in.Messages[n].Role == "tool"; n-- {
 		results = append(results, in.Messages[n])
 	}
 	if len(results) == 0 {
-		return at, nil, nil
+		return nil, nil
 	}
 	cut := strings.LastIndexByte(results[0].CallID, '@')
 	if cut < 0 {
-		return at, nil, nil
+		return nil, nil
 	}
 	p, err := s.findRun(ctx, c, results[0].CallID[cut+1:])
 	if err != nil {
-		return at, nil, ignoreMissing(err)
+		return nil, ignoreMissing(err)
 	}
 	id := derivedID("chatcmpl", p.runID, string(event.Encode(results)))
 	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
 	if err == nil && ref.Accepted {
-		return responseRef{ref, p}, placed, nil
+		return &namedRun{ref: ref, place: p, start: placed}, nil
 	}
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-		return at, nil, err
+		return nil, err
 	}
 	_, fold, err := s.state(ctx, p)
 	if err != nil || fold == nil || fold.Parked() == nil || fold.Parked().RunID != p.runID {
-		return at, nil, err
+		return nil, err
 	}
 	answers, err := completionAnswers(fold, results)
 	if err != nil {
-		return at, nil, err
+		return nil, err
 	}
 	if ref, err = s.continues(ctx, c, fold, id, bodyHash("completions", []byte(id))); err != nil {
-		return at, nil, err
+		return nil, err
 	}
-	return responseRef{ref, p}, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }, nil
+	return &namedRun{ref: ref, place: p, start: func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }}, nil
 }
 
 func ignoreMissing(err error) error {
@@ -210,28 +206,25 @@ func (s *Server) completionMessages(ctx context.Context, c *call, in *completion
 
 // completionStream streams a completion. A repeated request gets what stands of
 // the run, and then the rest: what was taken back meanwhile it never sees.
-func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *call, at responseRef, d *madeCompletion, place func(context.Context) error, again bool) error {
+func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, d *madeCompletion, again bool) error {
 	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Snapshot: again, Ends: d.ends, Seen: s.metrics.firsts(c.began)}
-	at.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, at.ref) }})
+	n.place.into(&req)
+	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
 }
 
 // completionAnswer waits for the completion and answers with the whole.
-func (s *Server) completionAnswer(w http.ResponseWriter, r *http.Request, c *call, at responseRef, d *madeCompletion, place func(context.Context) error) error {
-	if err := place(r.Context()); err != nil {
+func (s *Server) completionAnswer(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, d *madeCompletion) error {
+	if err := s.readThrough(r.Context(), n.place, n.start, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
 		return err
 	}
-	if err := s.readThrough(r.Context(), at, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
-		return err
-	}
-	s.nameRun(w, c, at.ref)
+	s.nameRun(w, c, n.ref)
 	switch why := d.made.Failed(); {
 	case why != nil:
 		w.Header().Set("X-Should-Retry", "false") // the run is over
 		return problem(http.StatusBadGateway, why.Code, "%s", why.Message)
 	case !d.made.Over():
 		w.Header().Set("X-Should-Retry", "false")
-		return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run goes on: see /v1/runs/%s", at.place.runID)
+		return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run goes on: see /v1/runs/%s", n.place.runID)
 	}
 	writeJSON(w, http.StatusOK, d.made.JSON())
 	return nil

@@ -40,17 +40,11 @@ func (s *Server) copilotInfo(w http.ResponseWriter, r *http.Request, _ *call) er
 	}
 	agents := map[string]copilotAgent{}
 	for _, name := range names {
-		about, err := s.Log.Agent(r.Context(), name)
+		about, err := s.about(r, name)
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return err
 		}
-		a := copilotAgent{Name: name, ClassName: "HttpAgent"}
-		var said struct {
-			Description string `json:"description"`
-		}
-		_ = json.Unmarshal(about, &said) // an announcement may be anything
-		a.Description = said.Description
-		agents[name] = a
+		agents[name] = copilotAgent{Name: name, Description: about.Description, ClassName: "HttpAgent"}
 	}
 	type endpoints struct {
 		List             bool `json:"list"`

@@ -50,24 +50,6 @@ func (s *Server) langgraphRoutes() []route {
 	}
 }
 
-// A namedRun is a run as its client calls it, and what is left to do for it.
-type namedRun struct {
-	responseRef
-	start     func(context.Context) error
-	untilGone bool
-}
-
-// as is what the client calls the run, if the log calls it otherwise.
-func (n *namedRun) as() string {
-	if n.ref.Continues == "" {
-		return ""
-	}
-	return n.ref.RunID
-}
-
-// from is the last event before the run, where it is what follows of another one.
-func (n *namedRun) from() event.Seq { return n.dialect().From }
-
 // threadOf reads the thread of a request; it need not be there.
 func threadOf(r *http.Request) (string, error) {
 	id := r.PathValue("thread")
@@ -128,12 +110,8 @@ func (s *Server) acceptNamed(r *http.Request, c *call, in *langgraphInput, fold 
 	if err != nil {
 		return nil, err
 	}
-	ref, _, err := s.reserve(r.Context(), sub)
-	if err != nil {
-		return nil, err
-	}
-	return &namedRun{responseRef: responseRef{ref, placeOf(c.who.Tenant, ref)},
-		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, nil
+	n, _, err := s.reserveNamed(r.Context(), sub)
+	return n, err
 }
 
 func (s *Server) langgraphSubmission(r *http.Request, c *call, in *langgraphInput, fold *event.Session, body []byte) (*submission, error) {
@@ -144,18 +122,11 @@ func (s *Server) langgraphSubmission(r *http.Request, c *call, in *langgraphInpu
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{Agent: in.Assistant, SessionID: fold.SessionID, Queue: in.queue()}
+	req := runRequest{RunID: event.NewID("run"), Agent: in.Assistant, SessionID: fold.SessionID, Queue: in.queue()}
 	if req.Queue == "" && fold.Parked() != nil {
 		req.Queue = event.Interrupt // what is said in the place of an answer
 	}
-	if err := req.refuse(); err != nil {
-		return nil, err
-	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, queue: req.Queue,
-		want: eventlog.RunRef{RunID: event.NewID("run"), SessionID: fold.SessionID, Agent: in.Assistant, BodyHash: bodyHash(r.URL.Path, body)}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
-	sub.idempotencyKey, err = idempotencyKey(r)
-	return sub, err
+	return submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 }
 
 // retryThread goes on with a thread's last run.
@@ -194,7 +165,7 @@ func (s *Server) resumeThread(ctx context.Context, c *call, in *langgraphInput, 
 	if !ref.Accepted {
 		start = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
 	}
-	return &namedRun{responseRef: responseRef{ref, p}, start: start}, err
+	return &namedRun{ref: ref, place: p, start: start}, err
 }
 
 // streamRun starts a run and streams it. Its Location is where the SDK goes on
@@ -209,7 +180,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call) erro
 
 // joinStream streams a run from a position. The SDK's -1 is the start.
 func (s *Server) joinStream(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, err := s.findNamed(r, c)
+	n, err := s.findThreadRun(r, c)
 	if err != nil {
 		return err
 	}
@@ -229,9 +200,8 @@ func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call
 		return err
 	}
 	n.place.into(&req)
-	from := n.from()
-	req.Begins, req.Empty, req.Seen = max(req.Begins, from), true, s.metrics.firsts(c.began)
-	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
+	req.Begins, req.Empty, req.Seen = max(req.Begins, n.from()), true, s.metrics.firsts(c.began)
+	req.Ends = parksAfter(n.from())
 	run := starting{start: n.start, name: func() { s.nameLangGraph(w, c, n, modes) }}
 	if n.untilGone {
 		run.gone = func() { s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant) }
@@ -257,17 +227,17 @@ func (s *Server) nameLangGraph(w http.ResponseWriter, c *call, n *namedRun, mode
 	w.Header().Set("Location", strings.TrimSuffix(at+"/stream?"+query, "?"))
 }
 
-// findNamed finds the run of a request, in its thread.
-func (s *Server) findNamed(r *http.Request, c *call) (*namedRun, error) {
+// findThreadRun finds the run of a request, in its thread.
+func (s *Server) findThreadRun(r *http.Request, c *call) (*namedRun, error) {
 	thread, err := threadOf(r)
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.findResponse(r.Context(), c, r.PathValue("run"))
-	if err == nil && thread != "" && at.place.key.Session != thread {
+	n, err := s.findNamed(r.Context(), c, r.PathValue("run"))
+	if err == nil && thread != "" && n.place.key.Session != thread {
 		err = notFound("run", r.PathValue("run"))
 	}
-	return &namedRun{responseRef: at, start: placed}, err
+	return n, err
 }
 
 // threadStream follows a thread with its future runs.
@@ -317,7 +287,7 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request, c *call) error 
 
 // joinRun answers with the thread's state when a run is over.
 func (s *Server) joinRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, err := s.findNamed(r, c)
+	n, err := s.findThreadRun(r, c)
 	if err != nil {
 		return err
 	}
@@ -328,9 +298,7 @@ func (s *Server) joinRun(w http.ResponseWriter, r *http.Request, c *call) error 
 }
 
 func (s *Server) writeEnd(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
-	from := n.from()
-	req := stream.Request{Dialect: native.Dialect{}, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }}
-	err := s.readThrough(r.Context(), n.responseRef, req)
+	err := s.readThrough(r.Context(), n.place, placed, stream.Request{Dialect: native.Dialect{}, Ends: parksAfter(n.from())})
 	if n.untilGone && left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant)
 	}
@@ -350,7 +318,7 @@ func (s *Server) writeEnd(w http.ResponseWriter, r *http.Request, c *call, n *na
 
 // cancelThreadRun cancels a run; with wait it answers when it is over.
 func (s *Server) cancelThreadRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, err := s.findNamed(r, c)
+	n, err := s.findThreadRun(r, c)
 	if err != nil {
 		return err
 	}

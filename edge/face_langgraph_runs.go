@@ -104,7 +104,7 @@ func (s *Server) writeRun(w http.ResponseWriter, r *http.Request, n *namedRun) e
 }
 
 func (s *Server) threadRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, err := s.findNamed(r, c)
+	n, err := s.findThreadRun(r, c)
 	if err != nil {
 		return err
 	}

@@ -273,13 +273,9 @@ func (s *Server) mcpStream(w http.ResponseWriter, r *http.Request, c *call, n *m
 
 // mcpWhole answers with the response alone.
 func (s *Server) mcpWhole(w http.ResponseWriter, r *http.Request, c *call, n *mcpRun) error {
-	if err := n.start(r.Context()); err != nil {
-		return err
-	}
 	n.key.Token, n.key.Asks = nil, false // there is no way to
 	d := n.dialect()
-	at := responseRef{place: n.place}
-	if err := s.readThrough(r.Context(), at, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
+	if err := s.readThrough(r.Context(), n.place, n.start, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
 		return err
 	}
 	c.note("session", n.place.key.Session)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
@@ -43,33 +42,8 @@ func vendorErrors(h handler) handler {
 	}
 }
 
-// A responseRef is a response: a run, or what follows of one that was parked.
-type responseRef struct {
-	ref   eventlog.RunRef
-	place runPlace // of the run
-}
-
-func (p responseRef) dialect() openai.Responses {
-	d := openai.Responses{ID: p.ref.RunID, Run: p.place.runID, Agent: p.place.agent, Created: p.place.since.Unix()}
-	if p.ref.Continues != "" {
-		d.From = p.ref.After
-	}
-	return d
-}
-
-// findResponse finds a response by its id, which may be that of any run.
-func (s *Server) findResponse(ctx context.Context, c *call, id string) (responseRef, error) {
-	c.note("run", id)
-	if event.CheckID("response id", id) != nil {
-		return responseRef{}, notFound("response", id)
-	}
-	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
-	if err == nil && ref.Continues != "" {
-		p, err := s.findRun(ctx, c, ref.Continues)
-		return responseRef{ref, p}, err
-	}
-	p, err := s.findRun(ctx, c, id)
-	return responseRef{eventlog.RunRef{RunID: id, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}, p}, err
+func responseDialect(n *namedRun) openai.Responses {
+	return openai.Responses{ID: n.ref.RunID, Run: n.place.runID, Agent: n.place.agent, Created: n.place.since.Unix(), From: n.from()}
 }
 
 // createResponse starts a run, or gives a parked one what it waits for.
@@ -82,56 +56,47 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	at, place, err := s.acceptResponse(r, c, in, body)
+	n, err := s.acceptResponse(r, c, in, body)
 	if err != nil {
 		return err
 	}
-	switch {
-	case in.Stream:
-		return s.responseStream(w, r, c, at, stream.Position{}, place)
-	case in.Background:
-		if err := place(r.Context()); err != nil {
-			return err
-		}
-		return s.writeResponse(w, r, c, at, false)
+	if in.Stream {
+		return s.responseStream(w, r, c, n, stream.Position{})
 	}
-	if err := place(r.Context()); err != nil {
-		return err
-	}
-	return s.writeResponse(w, r, c, at, true)
+	return s.writeResponse(w, r, c, n, !in.Background)
 }
 
-// acceptResponse makes the entry of what a request wants; place has it executed.
-func (s *Server) acceptResponse(r *http.Request, c *call, in *responsesInput, body []byte) (responseRef, func(context.Context) error, error) {
+// acceptResponse makes the entry of what a request wants.
+func (s *Server) acceptResponse(r *http.Request, c *call, in *responsesInput, body []byte) (*namedRun, error) {
 	ctx := r.Context()
 	fold := event.NewSession("")
 	session := in.conversation()
 	if in.Previous != "" {
-		prev, err := s.findResponse(ctx, c, in.Previous)
+		prev, err := s.findNamed(ctx, c, in.Previous)
 		if err != nil {
-			return responseRef{}, nil, err
+			return nil, err
 		}
 		session = prev.place.key.Session
 	}
 	if session != "" {
 		if err := event.CheckID("conversation", session); err != nil {
-			return responseRef{}, nil, bad("conversation", "%s", err)
+			return nil, bad("conversation", "%s", err)
 		}
 		var err error
 		if fold, _, err = s.Log.Load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: session}); err != nil {
-			return responseRef{}, nil, err
+			return nil, err
 		}
 	}
 	if in.answersOnly() && session != "" {
-		return s.continueResponse(ctx, c, in, fold)
+		id := derivedID("resp", session, in.Previous, string(event.Encode(in.items)))
+		return s.continueNamed(ctx, c, fold, id, "responses", func() ([]event.Command, error) { return in.answers(fold) })
 	}
 	sub, err := s.responseSubmission(r, c, in, fold, session, body)
 	if err != nil {
-		return responseRef{}, nil, err
+		return nil, err
 	}
-	ref, _, err := s.reserve(ctx, sub)
-	at := responseRef{ref, placeOf(c.who.Tenant, ref)}
-	return at, func(ctx context.Context) error { return s.place(ctx, sub, ref) }, err
+	n, _, err := s.reserveNamed(ctx, sub)
+	return n, err
 }
 
 func (s *Server) responseSubmission(r *http.Request, c *call, in *responsesInput, fold *event.Session, session string, body []byte) (*submission, error) {
@@ -139,56 +104,25 @@ func (s *Server) responseSubmission(r *http.Request, c *call, in *responsesInput
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{Agent: in.Model, SessionID: session, Config: clientTools(in.functions())}
+	req := runRequest{RunID: event.NewID("resp"), Agent: in.Model, SessionID: session, Config: clientTools(in.functions())}
 	if fold.Parked() != nil {
 		req.Queue = event.Interrupt
 	}
-	if err := req.refuse(); err != nil {
-		return nil, err
-	}
-	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config, queue: req.Queue,
-		want: eventlog.RunRef{RunID: event.NewID("resp"), SessionID: session, Agent: in.Model, BodyHash: bodyHash(r.URL.Path, body)}}
-	sub.traceparent, sub.want.TraceID = trace(r, "")
-	sub.idempotencyKey, err = idempotencyKey(r)
-	return sub, err
-}
-
-// continueResponse answers what a conversation's run waits for. The same answers
-// again are the same response.
-func (s *Server) continueResponse(ctx context.Context, c *call, in *responsesInput, fold *event.Session) (responseRef, func(context.Context) error, error) {
-	id := derivedID("resp", fold.SessionID, in.Previous, string(event.Encode(in.items)))
-	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
-	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-		return responseRef{}, nil, err
-	}
-	place := placed
-	if err != nil || !ref.Accepted {
-		answers, err := in.answers(fold)
-		if err != nil {
-			return responseRef{}, nil, err
-		}
-		if ref, err = s.continues(ctx, c, fold, id, bodyHash("responses", []byte(id))); err != nil {
-			return responseRef{}, nil, err
-		}
-		place = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
-	}
-	p, err := s.findRun(ctx, c, ref.Continues)
-	return responseRef{ref, p}, place, err
+	return submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 }
 
 // responseStream streams a response from a position.
-func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call, at responseRef, after stream.Position, place func(context.Context) error) error {
-	req := stream.Request{Transport: stream.SSE{}, Dialect: at.dialect(), After: after, Numbered: true, Empty: true, Seen: s.metrics.firsts(c.began)}
-	at.place.into(&req)
-	from := at.dialect().From
-	req.Ends = func(e event.Event) bool { return e.Seq > from && parks(e) }
-	return s.startStream(w, r, c, req, starting{start: place, name: func() { s.nameRun(w, c, at.ref) }})
+func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, after stream.Position) error {
+	req := stream.Request{Transport: stream.SSE{}, Dialect: responseDialect(n), After: after, Ends: parksAfter(n.from()),
+		Numbered: true, Empty: true, Seen: s.metrics.firsts(c.began)}
+	n.place.into(&req)
+	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
 }
 
 // getResponse answers with a response as it is, or with its events after
 // starting_after.
 func (s *Server) getResponse(w http.ResponseWriter, r *http.Request, c *call) error {
-	at, err := s.findResponse(r.Context(), c, r.PathValue("response"))
+	n, err := s.findNamed(r.Context(), c, r.PathValue("response"))
 	if err != nil {
 		return err
 	}
@@ -197,13 +131,13 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request, c *call) er
 		return err
 	}
 	if !streams {
-		return s.writeResponse(w, r, c, at, false)
+		return s.writeResponse(w, r, c, n, false)
 	}
 	after, err := startingAfter(r)
 	if err != nil {
 		return err
 	}
-	return s.responseStream(w, r, c, at, after, placed)
+	return s.responseStream(w, r, c, n, after)
 }
 
 // startingAfter is a position by the number of the last message that a client has.
@@ -225,48 +159,21 @@ func startingAfter(r *http.Request) (stream.Position, error) {
 
 // writeResponse answers with a response as it is now, or when it is over, but no
 // later than a request may wait.
-func (s *Server) writeResponse(w http.ResponseWriter, r *http.Request, c *call, at responseRef, wait bool) error {
-	made, err := s.makeResponse(r.Context(), at, wait)
+func (s *Server) writeResponse(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, wait bool) error {
+	made, err := s.makeResponse(r.Context(), n, wait)
 	if err != nil {
 		return err
 	}
-	s.nameRun(w, c, at.ref)
+	s.nameRun(w, c, n.ref)
 	writeJSON(w, http.StatusOK, made.JSON())
 	return nil
 }
 
 // makeResponse reads a response from the log.
-func (s *Server) makeResponse(ctx context.Context, at responseRef, wait bool) (*openai.Response, error) {
-	d := &madeResponse{at.dialect(), openai.NewResponse(at.dialect())}
-	from := d.From
-	err := s.readThrough(ctx, at, stream.Request{Dialect: d, NoFollow: !wait, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }})
+func (s *Server) makeResponse(ctx context.Context, n *namedRun, wait bool) (*openai.Response, error) {
+	d := &madeResponse{responseDialect(n), openai.NewResponse(responseDialect(n))}
+	err := s.readThrough(ctx, n.place, n.start, stream.Request{Dialect: d, NoFollow: !wait, Ends: parksAfter(d.From)})
 	return d.made, err
-}
-
-// readThrough encodes a response for nobody, to its end or as far as it gets in
-// the time that a request may wait.
-func (s *Server) readThrough(ctx context.Context, at responseRef, req stream.Request) error {
-	ctx, done, err := s.admit(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	reading, cancel := patience(ctx, s.opts.MaxWait)
-	defer cancel()
-	req.Transport = stream.SSE{}
-	at.place.into(&req)
-	v, err := s.hub.View(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	if _, err := v.Prepare(ctx); err != nil {
-		return err
-	}
-	if err = v.Serve(reading, nowhere{http.Header{}}); reading.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	return err
 }
 
 // madeResponse is the dialect of one response that is wanted as a whole.
@@ -278,23 +185,14 @@ type madeResponse struct {
 // Begin returns the response that is wanted.
 func (m *madeResponse) Begin() dialect.Encoder { return m.made }
 
-// nowhere takes what nobody reads.
-type nowhere struct{ h http.Header }
-
-func (n nowhere) Header() http.Header              { return n.h }
-func (nowhere) Write(b []byte) (int, error)        { return len(b), nil }
-func (nowhere) WriteHeader(int)                    {}
-func (nowhere) Flush()                             {}
-func (nowhere) SetWriteDeadline(_ time.Time) error { return nil }
-
 // cancelResponse cancels the run of a response, and answers when it is over.
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request, c *call) error {
-	at, err := s.findResponse(r.Context(), c, r.PathValue("response"))
+	n, err := s.findNamed(r.Context(), c, r.PathValue("response"))
 	if err != nil {
 		return err
 	}
-	if _, err := s.cancel(r.Context(), c, at.place, "", true); err != nil {
+	if _, err := s.cancel(r.Context(), c, n.place, "", true); err != nil {
 		return err
 	}
-	return s.writeResponse(w, r, c, at, false)
+	return s.writeResponse(w, r, c, n, false)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
 	"github.com/runlog-dev/runlog/edge/stream"
-	"github.com/runlog-dev/runlog/event"
 )
 
 // askedResponse is the dialect of what a response was asked.
@@ -24,14 +23,13 @@ func (a *askedResponse) Begin() dialect.Encoder { return a.asked }
 // inputItems lists what a response was asked: messages, or the answers that its
 // run went on with. What came with earlier responses is theirs.
 func (s *Server) inputItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	at, err := s.findResponse(r.Context(), c, r.PathValue("response"))
+	n, err := s.findNamed(r.Context(), c, r.PathValue("response"))
 	if err != nil {
 		return err
 	}
-	d := &askedResponse{at.dialect(), openai.NewInputs(at.dialect())}
-	from := d.From
-	req := stream.Request{Dialect: d, NoFollow: true, Ends: func(e event.Event) bool { return e.Seq > from && parks(e) }}
-	if err := s.readThrough(r.Context(), at, req); err != nil {
+	d := &askedResponse{responseDialect(n), openai.NewInputs(responseDialect(n))}
+	req := stream.Request{Dialect: d, NoFollow: true, Ends: parksAfter(d.From)}
+	if err := s.readThrough(r.Context(), n.place, n.start, req); err != nil {
 		return err
 	}
 	page, err := itemsPage(r, d.asked.Items)
@@ -97,10 +95,10 @@ func itemsPage(r *http.Request, items []openai.InputItem) (itemPage, error) {
 // deleteResponse refuses: a response is a part of its session's log, from which
 // nothing is taken away, and who was told that it is gone would rely on it.
 func (s *Server) deleteResponse(_ http.ResponseWriter, r *http.Request, c *call) error {
-	at, err := s.findResponse(r.Context(), c, r.PathValue("response"))
+	n, err := s.findNamed(r.Context(), c, r.PathValue("response"))
 	if err != nil {
 		return err
 	}
 	return unsupported("response_id", "a response cannot be deleted: it is a part of the log of its session, %s, which is kept as a whole; "+
-		"to end a response that is under way, cancel it", at.place.key.Session)
+		"to end a response that is under way, cancel it", n.place.key.Session)
 }

@@ -176,14 +176,6 @@ func runOfTrace(fold *event.Session, trace string) *event.Run {
 	return last
 }
 
-func refIn(fold *event.Session, run *event.Run) eventlog.RunRef {
-	ref := eventlog.RunRef{RunID: run.RunID, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, Accepted: true}
-	if run.Book != nil && run.Book.First > 0 {
-		ref.After = run.Book.First - 1
-	}
-	return ref
-}
-
 func (s *Server) rpcFindTrace(ctx context.Context, c *call, trace string) (runPlace, error) {
 	if s.Catalog == nil {
 		return runPlace{}, bad("run_id", "this edge has no catalog to look traces up in; name the run_id or session_id as well")

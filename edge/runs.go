@@ -77,6 +77,15 @@ func placeOf(tenant string, ref eventlog.RunRef) runPlace {
 		agent: ref.Agent, after: ref.After, since: ref.Created}
 }
 
+// refIn is the entry that a run of a fold would have in the runs index.
+func refIn(fold *event.Session, run *event.Run) eventlog.RunRef {
+	ref := eventlog.RunRef{RunID: run.RunID, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent, Accepted: true}
+	if run.Book != nil && run.Book.First > 0 {
+		ref.After = run.Book.First - 1
+	}
+	return ref
+}
+
 // A runState is a run as clients see it, by the events through Seq.
 type runState struct {
 	event.Run

@@ -62,16 +62,23 @@ func streams(r *http.Request) bool {
 
 // submission checks a request and makes what is to be accepted of it.
 func (s *Server) submission(r *http.Request, c *call, body []byte, req runRequest) (*submission, error) {
-	if err := req.refuse(); err != nil {
-		return nil, err
-	}
 	messages, err := readInput(req.Input)
 	if err != nil {
 		return nil, err
 	}
+	return submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
+}
+
+// submissionOf does it for a request whose input has been read; the hash tells it
+// from others with the same idempotency key.
+func submissionOf(r *http.Request, c *call, req runRequest, messages []inputMessage, hash string) (*submission, error) {
+	if err := req.refuse(); err != nil {
+		return nil, err
+	}
 	sub := &submission{tenant: c.who.Tenant, by: caller(c), messages: messages, config: req.Config, queue: req.Queue, untilGone: req.OnDisconnect == "cancel",
-		want: eventlog.RunRef{RunID: req.RunID, SessionID: req.SessionID, TraceID: req.TraceID, Agent: req.Agent, BodyHash: bodyHash(r.URL.Path, body)}}
+		want: eventlog.RunRef{RunID: req.RunID, SessionID: req.SessionID, Agent: req.Agent, BodyHash: hash}}
 	sub.traceparent, sub.want.TraceID = trace(r, req.TraceID)
+	var err error
 	sub.idempotencyKey, err = idempotencyKey(r)
 	return sub, err
 }

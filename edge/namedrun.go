@@ -1,0 +1,162 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A namedRun is a run as the client of another protocol calls it. Where a protocol
+// has no runs that wait, one that is parked has ended, and what follows of it once
+// its client has answered is another one, with a name of its own.
+type namedRun struct {
+	ref       eventlog.RunRef
+	place     runPlace                    // of the run
+	start     func(context.Context) error // has it executed, or given what it waits for
+	untilGone bool                        // cancel it when its client disconnects
+}
+
+// as is what the client calls the run, if the log calls it otherwise.
+func (n *namedRun) as() string {
+	if n.ref.Continues == "" {
+		return ""
+	}
+	return n.ref.RunID
+}
+
+// from is the last event before the run, where it is what follows of another one.
+func (n *namedRun) from() event.Seq {
+	if n.ref.Continues == "" {
+		return 0
+	}
+	return n.ref.After
+}
+
+// placed is what is left to do for a run that was accepted before.
+func placed(context.Context) error { return nil }
+
+// findNamed finds a run by its name, which may be its id in the log.
+func (s *Server) findNamed(ctx context.Context, c *call, id string) (*namedRun, error) {
+	c.note("run", id)
+	if event.CheckID("response id", id) != nil {
+		return nil, notFound("response", id)
+	}
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	if err == nil && ref.Continues != "" {
+		p, err := s.findRun(ctx, c, ref.Continues)
+		return &namedRun{ref: ref, place: p, start: placed}, err
+	}
+	p, err := s.findRun(ctx, c, id)
+	return &namedRun{ref: eventlog.RunRef{RunID: id, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}, place: p, start: placed}, err
+}
+
+// reserveNamed makes the entry of a new run, or finds it if it was asked for before.
+func (s *Server) reserveNamed(ctx context.Context, sub *submission) (n *namedRun, existed bool, err error) {
+	ref, existed, err := s.reserve(ctx, sub)
+	return &namedRun{ref: ref, place: placeOf(sub.tenant, ref), untilGone: sub.untilGone,
+		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, existed, err
+}
+
+// continueNamed makes the entry of what follows of the run that a session is parked
+// with, or finds it. The id stands for the answers: the same ones again are the same
+// run.
+func (s *Server) continueNamed(ctx context.Context, c *call, fold *event.Session, id, protocol string, answers func() ([]event.Command, error)) (*namedRun, error) {
+	ref, err := s.Log.FindRun(ctx, c.who.Tenant, id)
+	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		return nil, err
+	}
+	start := placed
+	if err != nil || !ref.Accepted {
+		list, err := answers()
+		if err != nil {
+			return nil, err
+		}
+		if ref, err = s.continues(ctx, c, fold, id, bodyHash(protocol, []byte(id))); err != nil {
+			return nil, err
+		}
+		start = func(ctx context.Context) error { return s.answer(ctx, c, ref, list) }
+	}
+	p, err := s.findRun(ctx, c, ref.Continues)
+	return &namedRun{ref: ref, place: p, start: start}, err
+}
+
+// continues reserves a name for what follows of a parked run.
+func (s *Server) continues(ctx context.Context, c *call, fold *event.Session, id, hash string) (eventlog.RunRef, error) {
+	run := fold.Parked()
+	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent,
+		CommandID: id + ".continue", After: fold.Seq, BodyHash: hash, Created: event.At(time.Now()), Continues: run.RunID})
+	return ref, err
+}
+
+// answer submits commands about a run and has them taken. Repeated, they have
+// the same ids.
+func (s *Server) answer(ctx context.Context, c *call, ref eventlog.RunRef, answers []event.Command) error {
+	k := eventlog.Key{Tenant: c.who.Tenant, Session: ref.SessionID}
+	for _, cmd := range answers {
+		cmd.CommandID = ref.RunID + "." + cmd.CommandID
+		cmd.SessionID, cmd.RunID, cmd.TraceID = ref.SessionID, ref.Continues, ref.TraceID
+		cmd.By, cmd.Time = caller(c), ref.Created
+		if err := s.Log.Submit(ctx, k, cmd); err != nil {
+			return err
+		}
+	}
+	if err := s.Log.Wake(ctx, k); err != nil {
+		return err
+	}
+	return s.Log.Accept(ctx, ref)
+}
+
+// parks reports whether an event parks its run: a protocol whose runs cannot wait
+// ends its stream there.
+func parks(e event.Event) bool {
+	return e.Type == event.RunStatus && bytes.Contains(e.Data, []byte(`"expires_at"`))
+}
+
+// parksAfter tells of later events than one whether they park the run.
+func parksAfter(from event.Seq) func(event.Event) bool {
+	return func(e event.Event) bool { return e.Seq > from && parks(e) }
+}
+
+// readThrough starts a run and encodes it for nobody, to its end or as far as it
+// gets in the time that a request may wait.
+func (s *Server) readThrough(ctx context.Context, p runPlace, start func(context.Context) error, req stream.Request) error {
+	ctx, done, err := s.admit(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	reading, cancel := patience(ctx, s.opts.MaxWait)
+	defer cancel()
+	req.Transport = stream.SSE{}
+	p.into(&req)
+	v, err := s.hub.View(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err := start(ctx); err != nil {
+		return err
+	}
+	if _, err := v.Prepare(ctx); err != nil {
+		return err
+	}
+	if err = v.Serve(reading, nowhere{http.Header{}}); reading.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// nowhere takes what nobody reads.
+type nowhere struct{ h http.Header }
+
+func (n nowhere) Header() http.Header              { return n.h }
+func (nowhere) Write(b []byte) (int, error)        { return len(b), nil }
+func (nowhere) WriteHeader(int)                    {}
+func (nowhere) Flush()                             {}
+func (nowhere) SetWriteDeadline(_ time.Time) error { return nil }
