@@ -71,16 +71,6 @@ type draft struct {
 	guard *redact.Stream
 }
 
-// A callDraft is a tool call in the making.
-type callDraft struct {
-	id, name string
-	index    int
-	internal bool
-	size     int // encoded
-	raw      strings.Builder
-	guard    *redact.Stream
-}
-
 func newAnswer(r *Run) *answer {
 	a := &answer{run: r, messageID: event.NewID("msg"), executor: r.executor}
 	a.place()
@@ -229,55 +219,6 @@ func (a *answer) delta(d *draft, safe string) error {
 	})
 }
 
-// maxGathered is where a gathered delta is written without waiting.
-const maxGathered = 8 << 10
-
-// gather writes the first piece at once and later ones at most once a window.
-func (a *answer) gather(text string, write func(string) error) error {
-	a.flusher = func() error { return a.writePending(write) }
-	a.pending.WriteString(text)
-	wait := a.run.Tunables.Window - time.Since(a.sent)
-	if wait <= 0 || a.pending.Len() > maxGathered {
-		return a.flushPending()
-	}
-	if a.timer == nil {
-		a.timer = time.AfterFunc(wait, a.onWindow)
-	}
-	return nil
-}
-
-func (a *answer) writePending(write func(string) error) error {
-	text := a.pending.String()
-	a.pending.Reset()
-	a.sent = time.Now()
-	return write(text)
-}
-
-func (a *answer) onWindow() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.timer = nil
-	var err error
-	func() {
-		defer Caught(&err)
-		err = a.flushPending()
-	}()
-	if err != nil && a.err == nil {
-		a.err = err
-	}
-}
-
-func (a *answer) flushPending() error {
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
-	}
-	if a.pending.Len() == 0 {
-		return nil
-	}
-	return a.flusher()
-}
-
 // closeDraft ends the open text or reasoning and keeps it as a part.
 func (a *answer) closeDraft(signature string) error {
 	d := a.open
@@ -300,61 +241,6 @@ func (a *answer) closeDraft(signature string) error {
 		return nil
 	}
 	return a.append(p.Internal, event.ReasoningCompleted, event.ReasoningCompletedData{ReasoningID: d.id, Index: d.index, Text: p.Text, Signature: signature})
-}
-
-func (a *answer) startCall(c model.Chunk) error {
-	if err := a.closeDraft(""); err != nil {
-		return err
-	}
-	if err := a.start(); err != nil {
-		return err
-	}
-	d := &callDraft{id: c.CallID, name: c.Name, index: len(a.calls), internal: !a.run.emit.tool(c.Name), guard: a.run.Redactor.Stream()}
-	if d.id == "" || a.taken(d.id) || event.CheckID("call", d.id) != nil {
-		d.id = event.NewID("call")
-	}
-	a.calls = append(a.calls, d)
-	a.parts = append(a.parts, event.Part{Type: event.PartToolCall, CallID: d.id, Internal: d.internal})
-	return a.append(d.internal, event.ToolStarted, event.ToolStartedData{
-		CallID: d.id, Name: d.name, Index: d.index, MessageID: a.messageID, Executor: a.executor(d.name)})
-}
-
-// taken reports whether the session has a call of this id: some servers number
-// the calls of every answer from 0.
-func (a *answer) taken(id string) (known bool) {
-	for _, c := range a.calls {
-		if c.id == id {
-			return true
-		}
-	}
-	a.run.Journal.Look(func(s *event.Session) { known = s.Call(id) != nil })
-	return known
-}
-
-func (a *answer) growCall(c model.Chunk) error {
-	if c.Index < 0 || c.Index >= len(a.calls) {
-		return &model.Error{Code: event.CodeModelError, Message: "the model sent arguments for a tool call that it has not begun", Retryable: true}
-	}
-	d := a.calls[c.Index]
-	if d.size += encodedLen(c.Text); d.size > maxArgs {
-		return tooLong("arguments of a tool call", maxArgs)
-	}
-	d.raw.WriteString(c.Text)
-	return a.callDelta(d, d.guard.Write(c.Text))
-}
-
-func (a *answer) callDelta(d *callDraft, safe string) error {
-	if safe == "" {
-		return nil
-	}
-	if len(a.calls) > 1 { // arguments of parallel calls may interleave
-		if err := a.flushPending(); err != nil {
-			return err
-		}
-	}
-	return a.gather(safe, func(text string) error {
-		return a.append(d.internal, event.ToolArgsDelta, event.ToolArgsDeltaData{CallID: d.id, Delta: text})
-	})
 }
 
 // flush writes what is gathered, when the run is cut here.
@@ -388,16 +274,6 @@ func (a *answer) end() error {
 		return err
 	}
 	return a.run.Journal.Append(out...)
-}
-
-// settle writes what is gathered, so that something else may follow it.
-func (a *answer) settle() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.err != nil {
-		return a.err
-	}
-	return a.flushPending()
 }
 
 // closers are what closes the answer's calls and itself.
@@ -442,17 +318,6 @@ func (a *answer) discard(reason string, retry int, last bool) error {
 		retry = 0
 	}
 	return a.append(false, event.MessageDiscarded, event.MessageDiscardedData{MessageID: a.messageID, Reason: reason, Retry: retry})
-}
-
-// drop forgets what is gathered: nothing is written after it.
-func (a *answer) drop() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
-	}
-	a.pending.Reset()
 }
 
 func (a *answer) append(internal bool, t event.Type, data any) error {
