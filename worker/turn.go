@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,14 +32,7 @@ type turn struct {
 	held      atomic.Bool // messages wait for the step's end
 	alarmed   atomic.Bool // an alarm was set
 	startedAt time.Time   // of a run that has not said anything yet; guarded by the journal
-
-	// cancels is how a running run is stopped; set while one runs.
-	cancelMu sync.Mutex
-	running  string
-	cancel   context.CancelCauseFunc
-	stopRun  chan struct{} // closed: end after the step
-	stopID   string        // the command that said so
-	wanted   string        // a run that is to end, even if it is parked
+	halt      halt
 }
 
 // run claims the session and works until it is idle. drain is when the worker
@@ -56,13 +48,11 @@ func (t *turn) run(drain context.Context) error {
 			return cause // why whatever was going on broke off
 		}
 		if errors.Is(err, errContended) {
-			continue // somebody else appended between look and claim: look again
+			continue // look again
 		}
 		return err
 	}
 }
-
-var errContended = errors.New("contended")
 
 // claimed does everything from the look at the session to its release.
 func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc) error {
@@ -107,117 +97,6 @@ func (t *turn) leave(ctx context.Context, fold *event.Session, head eventlog.Hea
 	return t.release(ctx, head)
 }
 
-func (t *turn) look(ctx context.Context) (*event.Session, eventlog.Head, []eventlog.Waiting, error) {
-	fold, head, err := t.w.log.Load(ctx, t.key)
-	if err != nil {
-		return nil, head, nil, err
-	}
-	waiting, err := t.w.log.Inbox(ctx, t.key)
-	return fold, head, waiting, err
-}
-
-// waitForOwner gives a session's last owner, if it did not let go, the time to
-// show that it lives: half a lease without a frame or a beat. Tickets of live
-// owners do come back, after an outage that was longer than the lease.
-func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, head eventlog.Head) error {
-	c := fold.Book.Claim
-	if c == nil || c.Released || t.w.opts.Exclusive || c.Worker == t.w.id {
-		return nil
-	}
-	sign := make(chan struct{}, 1)
-	stop, err := t.w.log.OnLive(t.key, func(*eventlog.Frame, *eventlog.Beat) {
-		select {
-		case sign <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
-		return err
-	}
-	defer stop()
-	silence := time.NewTimer(t.w.log.Lease() / 2)
-	defer silence.Stop()
-	for {
-		select {
-		case <-drain.Done():
-			return errors.Join(agent.ErrDrained, t.ticket.Return())
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-sign:
-			silence.Reset(t.w.log.Lease() / 2)
-		case <-silence.C:
-			now, err := t.w.log.Head(ctx, t.key)
-			if err != nil {
-				return err
-			}
-			if now.Pos != head.Pos {
-				return errContended
-			}
-			t.takeover = true
-			return nil
-		}
-	}
-}
-
-// claim appends the claim, with what a new session begins with. Nothing else is
-// done before it is committed or goes along in one frame.
-func (t *turn) claim() error {
-	fold := t.fold
-	attempt := 1
-	if c := fold.Book.Claim; c != nil {
-		attempt = c.Attempt + 1
-		t.takeover = t.takeover || !c.Released
-	}
-	e := event.New(event.SessionClaimed, event.SessionClaimedData{Worker: t.w.id, Attempt: attempt})
-	e.Internal = true
-	if fold.Seq == 0 {
-		return nil // see opened: the claim follows session.created
-	}
-	if err := t.Append(e); err != nil {
-		return contended(err)
-	}
-	if run := fold.Active(); run != nil {
-		if err := t.recover(run); err != nil {
-			return contended(err)
-		}
-	}
-	return nil
-}
-
-func contended(err error) error {
-	if errors.Is(err, eventlog.ErrFenced) {
-		return errContended
-	}
-	return err
-}
-
-// recover takes over the run that the last owner left, or fails it when it has
-// brought down too many workers.
-func (t *turn) recover(run *event.Run) error {
-	if t.takeover && t.w.opts.Observe.Takeover != nil {
-		t.w.opts.Observe.Takeover()
-	}
-	reason := "handed_over"
-	if t.takeover {
-		reason = "worker_lost"
-	}
-	return t.Append(agent.Recovered(t.fold, run, reason)...)
-}
-
-// followOwner ends the turn as soon as somebody else's frame shows up in the log.
-func (t *turn) followOwner(stop context.CancelCauseFunc) (unfollow func(), err error) {
-	unsubscribe, err := t.w.log.OnLive(t.key, func(f *eventlog.Frame, _ *eventlog.Beat) {
-		if f != nil && !t.writer.Wrote(*f) && f.First > t.writer.Start() {
-			t.writer.Fence()
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	unwatch := t.writer.AfterEnd(stop)
-	return func() { unwatch(); unsubscribe() }, nil
-}
-
 // own is the work of an owner: runs, until nothing is left, then the release.
 func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error {
 	beats := t.beat(ctx)
@@ -253,12 +132,9 @@ func (t *turn) own(ctx, drain context.Context, waiting []eventlog.Waiting) error
 // next is the run to work on: the active one, or the first of the queue.
 func (t *turn) next() string {
 	var id string
-	t.cancelMu.Lock()
-	wanted := t.wanted
-	t.cancelMu.Unlock()
 	_ = t.With(func(s *event.Session) []event.Event {
 		if run := s.Active(); run != nil {
-			if s.Parked() == nil || wanted == run.RunID {
+			if s.Parked() == nil || t.halt.wants(run.RunID) {
 				id = run.RunID
 			}
 			return nil
@@ -283,9 +159,8 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	}
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t.setRunning(runID, cancel)
-	defer t.setRunning("", nil)
-	signals := t.signals(nil)
+	stopped, by := t.halt.begin(runID, cancel)
+	defer t.halt.over()
 	if err := t.takeRunning(ctx); err != nil { // what ends it may be waiting already
 		return err
 	}
@@ -297,7 +172,7 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	draining, stopGrace := t.drained(drain, cancel)
 	defer stopGrace()
 	t.beatAt.begin(runID, run.StartedAt.Time)
-	signals.Drain = draining
+	signals := agent.Signals{Drain: draining, Stop: stopped, StopID: by, Between: t.between}
 	err := agent.Continue(runCtx, a, runID, signals, agent.Deps{
 		Journal: t.journal, Artifacts: blobs{t.w.artifacts, t.key.Tenant}, Redactor: t.w.opts.Redactor,
 		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables, Agents: t.w.agents,
