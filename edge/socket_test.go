@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -249,7 +250,7 @@ func TestSocketOrigin(t *testing.T) {
 // at once; nothing is left of either.
 func TestSocketsThatAreLeft(t *testing.T) {
 	s := newSite(t)
-	e := s.serve(edge.Options{SocketPing: 50 * time.Millisecond})
+	e := s.serve(edge.Options{SocketPing: 50 * time.Millisecond, Stream: stream.Options{WriteTimeout: time.Second}})
 	s.scribe("default", "s").write(started("r"))
 	open := func() *caller {
 		c := e.dial("/v1/sessions/s/events?after=0", websocket.DialOptions{})

@@ -39,14 +39,14 @@ func (k *socket) read() {
 	}
 }
 
-// keepAlive pings until stop is called; a client that does not answer is dead.
-// Between pings it holds no goroutine.
+// keepAlive pings until stop is called; a client that does not answer within the time
+// that it has to take a write is dead. Between pings it holds no goroutine.
 func (k *socket) keepAlive() (stop func()) {
 	every := k.srv.opts.SocketPing
 	var mu sync.Mutex
 	var timer *time.Timer
 	beat := func() {
-		ctx, cancel := context.WithTimeout(k.ctx, every)
+		ctx, cancel := context.WithTimeout(k.ctx, k.srv.hub.WriteTimeout())
 		defer cancel()
 		taken := k.out.taken.Load()
 		if k.conn.Ping(ctx) != nil && k.out.taken.Load() == taken { // else it is behind what the client reads slowly
