@@ -118,6 +118,7 @@ var proxies = []proxy{
 		"a request's body arrives as it comes": "it is kept until it is whole",
 		"silence on a WebSocket":               "there is none",
 		"storms":                               "to HTTP/1.0 it looks like the end, and EventSource gets 502",
+		"no token in the log of storms":        "the log of errors has the whole request",
 	}, conf: `
 upstream runlog_edges { server edge1:8080; server edge2:8080; }
 log_format runlog '$uri';
@@ -132,7 +133,8 @@ server {
 
 func startNginxConf(t testing.TB, conf string) *testservers.Process {
 	t.Helper()
-	conf = "events {}\nhttp {\naccess_log off;\n" + strings.ReplaceAll(conf, "/var/log/nginx/access.log", "/dev/stdout") + "}\n"
+	conf = strings.NewReplacer("/var/log/nginx/access.log", "/dev/stdout", "/var/log/nginx/error.log", "stderr").Replace(conf)
+	conf = "events {}\nhttp {\naccess_log off;\n" + conf + "}\n"
 	testservers.CheckNginx(t, conf)
 	return testservers.StartNginx(t, conf)
 }

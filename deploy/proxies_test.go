@@ -494,6 +494,10 @@ func storms(t *testing.T, f *front, all []*standing) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	token, err := f.token(ctx, "storm")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var running sync.WaitGroup
 	following, stop := context.WithCancel(ctx)
 	defer running.Wait()
@@ -501,7 +505,7 @@ func storms(t *testing.T, f *front, all []*standing) {
 	sources := make([][6]*source, len(all))
 	for i, p := range all {
 		for j := range sources[i] {
-			src := &source{urls: []string{p.url + "/v1/sessions/storm/events"}}
+			src := &source{urls: []string{p.url + "/v1/sessions/storm/events?access_token=" + token}}
 			sources[i][j] = src
 			running.Go(func() { src.run(following) })
 		}
@@ -527,7 +531,29 @@ func storms(t *testing.T, f *front, all []*standing) {
 			}
 		}
 		p.judge(t, "storms", errors.Join(list...))
+		p.judge(t, "no token in the log of storms", without(p.process.Log(), token[:20]))
 	}
+	if err := without(f.edges[0].Log()+f.edges[1].Log(), token[:20]); err != nil {
+		t.Errorf("edges: %v", err)
+	}
+}
+
+// without returns an error if a log has a secret.
+func without(log, secret string) error {
+	if line := lineOf(log, secret); line != "" {
+		return fmt.Errorf("the log has the token: %s", line)
+	}
+	return nil
+}
+
+// token is what a page follows a session with.
+func (f *front) token(ctx context.Context, session string) (string, error) {
+	resp, got, err := send(ctx, http.MethodPost, "http://"+f.addrs[0]+"/v1/tokens", strings.NewReader(fmt.Sprintf(`{"session_id":%q}`, session)))
+	if err != nil || resp.StatusCode != http.StatusCreated {
+		return "", errors.Join(fmt.Errorf("token: %s", status(resp)), err)
+	}
+	var answer struct{ Token string }
+	return answer.Token, json.Unmarshal(got, &answer)
 }
 
 // blows are what happens to edges and proxies, one after the other. After the last all edges are up.

@@ -1,6 +1,7 @@
 package testservers
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -15,11 +16,15 @@ func StartHAProxy(t testing.TB, conf string) *Process {
 	return startFor(t, spec{name: "haproxy", path: bin, args: []string{"-db", "-f", path}, env: baseEnv(nil), dir: dir})
 }
 
-// StartCaddy starts Caddy with a Caddyfile that has no global options. Call WaitReady with a URL of it.
+// StartCaddy starts Caddy with a Caddyfile that does not say where its admin endpoint is. Call WaitReady with a URL of it.
 func StartCaddy(t testing.TB, caddyfile string) *Process {
 	t.Helper()
 	bin, dir := Tool(t, "caddy"), testDir(t, "caddy")
-	path, err := writeFile(dir, "Caddyfile", "{\n\tadmin off\n}\n"+caddyfile)
+	const options = "\n{\n" // they begin so, at the top or after a comment
+	if !strings.Contains(caddyfile, options) {
+		caddyfile = options + "}\n" + caddyfile
+	}
+	path, err := writeFile(dir, "Caddyfile", strings.Replace(caddyfile, options, options+"\tadmin off\n", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
