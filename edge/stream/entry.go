@@ -43,7 +43,12 @@ func (e *entry) wire(v view) [][]byte {
 
 // made returns what was encoded for a view before.
 func (e *entry) made(v view) (messages [][]byte, ok bool) {
-	for w := e.wires.Load(); w != nil; w = w.next {
+	return e.wires.Load().in(v)
+}
+
+// in finds a view in a list of wires.
+func (w *wire) in(v view) (messages [][]byte, ok bool) {
+	for ; w != nil; w = w.next {
 		if w.view == v {
 			return w.messages, true
 		}

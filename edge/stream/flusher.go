@@ -159,5 +159,5 @@ func (v *Viewer) readyFor(e *entry) bool {
 		return true
 	}
 	_, made := e.made(v.view)
-	return made || v.topic.fold.reaches(v.topic, e.Seq-1)
+	return made || v.topic.fold.reaches(v.topic, e, v.view)
 }

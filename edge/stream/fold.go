@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,11 +17,19 @@ import (
 // what needs it comes in bursts, and the fold is as large as the conversation.
 const foldKept = 2 * time.Second
 
-// A lateFold is a fold of a topic's session that follows what viewers show.
+// foldsKept is how many folds a topic has at most: viewers at several places of a
+// session each have one that goes with them.
+const foldsKept = 4
+
+// A lateFold has what it takes to tell events that need the session before them:
+// folds that follow what viewers show, and what was told lately. Viewers that come
+// one behind the other would have a single fold go back and forth, and each way back
+// reads the log from its beginning.
 type lateFold struct {
-	mu   sync.Mutex // held while it is read from the log, and while events are encoded with it
-	s    *event.Session
-	drop *time.Timer
+	mu    sync.Mutex // held while the log is read, and while events are encoded
+	folds []*event.Session
+	told  told
+	drop  *time.Timer
 }
 
 // wire returns the entry's messages in the viewer's view; where the dialect needs
@@ -36,36 +45,58 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	f := &v.topic.fold
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	v.topic.keepFold()
 	if messages, ok := e.made(v.view); ok {
 		return messages, nil
 	}
-	if err := v.foldThrough(ctx, e.Seq-1); err != nil {
+	if messages, ok := f.told.made(e.Seq, v.view); ok {
+		return messages, nil
+	}
+	s, err := v.foldThrough(ctx, e.Seq-1)
+	if err != nil {
 		return nil, fmt.Errorf("fold events through %d: %w", e.Seq-1, err)
 	}
-	return e.keep(v.view, d.EventAfter(f.s, e.Event, e.line, v.view.audience)), nil
+	messages := e.keep(v.view, d.EventAfter(s, e.Event, e.line, v.view.audience))
+	v.topic.remember(e.Seq, v.view, messages)
+	return messages, nil
 }
 
-// foldThrough moves the topic's fold to a seq. The caller holds its lock.
-func (v *Viewer) foldThrough(ctx context.Context, seq event.Seq) error {
+// foldThrough moves the nearest of the topic's folds to a seq. The caller holds their
+// lock as long as it looks at it.
+func (v *Viewer) foldThrough(ctx context.Context, seq event.Seq) (*event.Session, error) {
 	t := v.topic
-	if t.fold.drop == nil {
-		t.fold.drop = time.AfterFunc(foldKept, t.dropFold)
-	} else {
-		t.fold.drop.Reset(foldKept)
-	}
-	s := t.fold.s
-	t.fold.s = nil // half done is not kept
-	if s == nil || s.Seq > seq {
+	s := t.fold.take(seq) // half done is not kept
+	if s == nil {
 		var err error
 		if s, err = t.hub.log.LoadAt(ctx, t.key, seq); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := v.advance(ctx, s, seq); err != nil {
-		return err
+		return nil, err
 	}
-	t.fold.s = s
-	return nil
+	t.fold.folds = append(t.fold.folds, s)
+	if len(t.fold.folds) > foldsKept {
+		t.fold.folds = slices.Delete(t.fold.folds, 0, 1) // not used for longest
+	}
+	return s, nil
+}
+
+// take returns the fold that has least to go to a seq, which is not kept any more; nil
+// if all are beyond it.
+func (f *lateFold) take(seq event.Seq) *event.Session {
+	best := -1
+	for i, s := range f.folds {
+		if s.Seq <= seq && (best < 0 || s.Seq > f.folds[best].Seq) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	s := f.folds[best]
+	f.folds = slices.Delete(f.folds, best, best+1)
+	return s
 }
 
 // advance applies what the ring or else the log has between a fold and a seq.
@@ -88,22 +119,50 @@ func (v *Viewer) advance(ctx context.Context, s *event.Session, seq event.Seq) e
 	return nil
 }
 
-// reaches reports whether the fold is at hand and gets to a seq by what the ring
-// has.
-func (f *lateFold) reaches(t *topic, seq event.Seq) bool {
+// beyond returns a fold that stands at a seq or further on, if there is one.
+func (f *lateFold) beyond(seq event.Seq) *event.Session {
+	if i := slices.IndexFunc(f.folds, func(s *event.Session) bool { return s.Seq >= seq }); i >= 0 {
+		return f.folds[i]
+	}
+	return nil
+}
+
+// reaches reports whether an event can be told in a view with what is at hand and
+// what the ring has.
+func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
 	if !f.mu.TryLock() {
 		return false
 	}
 	defer f.mu.Unlock()
+	if _, made := f.told.made(e.Seq, in); made {
+		return true
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return f.s != nil && f.s.Seq <= seq && f.s.Seq >= t.ring.base
+	return slices.ContainsFunc(f.folds, func(s *event.Session) bool { return t.ring.base <= s.Seq && s.Seq < e.Seq })
+}
+
+// keepFold keeps what is at hand for a while longer. The caller holds the fold's lock.
+func (t *topic) keepFold() {
+	if t.fold.drop == nil {
+		t.fold.drop = time.AfterFunc(foldKept, t.dropFold)
+	} else {
+		t.fold.drop.Reset(foldKept)
+	}
 }
 
 func (t *topic) dropFold() {
 	t.fold.mu.Lock()
 	defer t.fold.mu.Unlock()
-	t.fold.s, t.fold.drop = nil, nil
+	t.hub.rings.used.Add(int64(-t.fold.told.size))
+	t.fold.folds, t.fold.told, t.fold.drop = nil, told{}, nil
+}
+
+// remember has what was told of an event at hand for the viewers that are behind.
+func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
+	before := t.fold.told.size
+	t.fold.told.add(seq, in, messages, t.hub.opts.RingBytes/4)
+	t.hub.rings.used.Add(int64(t.fold.told.size - before))
 }
 
 // present shows events; a client for whom the session before them is no longer

@@ -36,10 +36,15 @@ func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
 	f := &v.topic.fold
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.foldThrough(ctx, e.Seq-1); err != nil {
-		return false, err
+	v.topic.keepFold()
+	s := f.beyond(e.Seq - 1) // whose a run is does not change
+	if s == nil {
+		var err error
+		if s, err = v.foldThrough(ctx, e.Seq-1); err != nil {
+			return false, err
+		}
 	}
-	id := parent(f.s, e.RunID)
+	id := parent(s, e.RunID)
 	if e.Type == event.RunStarted {
 		var d event.RunStartedData
 		if e.Into(&d) == nil {
@@ -50,7 +55,7 @@ func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
 		if id == v.req.RunID {
 			return true, nil
 		}
-		if id = parent(f.s, id); id == "" {
+		if id = parent(s, id); id == "" {
 			return false, nil
 		}
 	}

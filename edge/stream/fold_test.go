@@ -1,0 +1,210 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/langgraph"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/dialect/parts"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/internal/testservers"
+)
+
+// folding counts how often an event is encoded with the session before it.
+type folding struct {
+	parts.Dialect
+	told *atomic.Int64
+}
+
+func (f folding) EventAfter(s *event.Session, e event.Event, line []byte, to dialect.Audience) []dialect.Message {
+	f.told.Add(1)
+	return f.Dialect.EventAfter(s, e, line, to)
+}
+
+// answers are n messages in a run.
+func answers(n int) []event.Event {
+	list := []event.Event{of(event.RunStarted, event.RunStartedData{Agent: "demo", Attempt: 1})}
+	for i := range n {
+		id := fmt.Sprint("m", i)
+		said := []event.Part{event.TextPart("hello")}
+		list = append(list, of(event.MessageStarted, event.MessageStartedData{MessageID: id, Role: event.RoleAssistant, Index: i}),
+			of(event.TextDelta, event.TextDeltaData{MessageID: id, Delta: "hello"}),
+			of(event.MessageCompleted, event.MessageCompletedData{MessageID: id, Role: event.RoleAssistant, Index: i, Parts: said, SHA256: event.TextHash(said)}))
+	}
+	return list
+}
+
+// A foldedSession is one of which the ring has all, and nothing decoded.
+type foldedSession struct {
+	hub   *Hub
+	topic *topic
+	nc    *nats.Conn
+}
+
+func newFoldedSession(t *testing.T, list []event.Event) *foldedSession {
+	t.Helper()
+	nc, err := eventlog.Connect(testservers.NATS(t, 1).URL(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, Options{})
+	t.Cleanup(h.Close)
+	s := &foldedSession{h, nil, nc}
+	s.topic = s.view(t, native.Dialect{}).topic
+	fill(t, l, list...)
+	await(t, "all events", func() bool { return s.topic.look(0, nil).head.Seq == event.Seq(len(list)) })
+	s.topic.mu.Lock()
+	s.topic.rest()
+	s.topic.mu.Unlock()
+	return s
+}
+
+func (s *foldedSession) view(t *testing.T, d dialect.Dialect) *Viewer {
+	t.Helper()
+	v, err := s.hub.View(t.Context(), Request{Key: key, RunID: "r", Dialect: d, Transport: SSE{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	return v
+}
+
+// step shows a viewer's next event, which it decodes for itself.
+func (v *Viewer) stepOne(t *testing.T) {
+	t.Helper()
+	var one [1]*entry
+	list := v.topic.look(v.at.Seq, one[:]).entries
+	if len(list) == 0 {
+		return
+	}
+	if _, err := v.mine(t.Context(), list[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.wire(t.Context(), list[0]); err != nil {
+		t.Fatal(err)
+	}
+	v.at.Seq = list[0].Seq
+}
+
+// Viewers go through a session one behind the other: what the first one has had told
+// with the session before it is told to the others too.
+func TestWhatIsToldWithTheFoldIsToldOnce(t *testing.T) {
+	const behind = 50
+	list := answers(60)
+	s := newFoldedSession(t, list)
+	d := folding{told: new(atomic.Int64)}
+	first, second := s.view(t, d), s.view(t, d)
+	for i := range len(list) + behind {
+		first.stepOne(t)
+		if i >= behind {
+			second.stepOne(t)
+		}
+	}
+	needed := 0
+	for _, e := range list {
+		if d.Folds(e) {
+			needed++
+		}
+	}
+	if n := int(d.told.Load()); n != needed || n == 0 {
+		t.Errorf("encoded %d times, %d events need it", n, needed)
+	}
+	if used := s.hub.rings.used.Load(); used <= int64(s.topic.ring.size) {
+		t.Error("what is at hand is not in the budget")
+	}
+	s.topic.dropFold()
+	if used := s.hub.rings.used.Load(); used != int64(s.topic.ring.size) {
+		t.Errorf("%d bytes are in the budget, the ring has %d", used, s.topic.ring.size)
+	}
+}
+
+// Viewers at several places of a session, each of which needs the session before what
+// it shows, do not read it from the log again at every event.
+func TestViewersAtSeveralPlacesReadTheLogLittle(t *testing.T) {
+	list := answers(60)
+	s := newFoldedSession(t, list)
+	viewers := []*Viewer{s.view(t, parts.Dialect{}), s.view(t, langgraph.Dialect{}), s.view(t, folding{told: new(atomic.Int64)})}
+	before := s.nc.Stats().OutMsgs
+	for i := range len(list) + 100 {
+		for j, v := range viewers {
+			if i >= 50*j {
+				v.stepOne(t)
+			}
+		}
+	}
+	if n := s.nc.Stats().OutMsgs - before; n > 20 {
+		t.Errorf("asked the log %d times for %d events", n, len(list))
+	}
+}
+
+// Two sub-agents speak in turns: whose they are is asked of the log once, wherever the
+// viewers are.
+func TestWhoseSubAgentsAreIsAskedOnce(t *testing.T) {
+	list := []event.Event{of(event.RunStarted, event.RunStartedData{Agent: "demo", Attempt: 1})}
+	sub := func(run string, kind event.Type, data any) {
+		e := of(kind, data)
+		e.RunID, e.Agent = run, "helper"
+		list = append(list, e)
+	}
+	for _, run := range []string{"a", "b"} {
+		sub(run, event.RunStarted, event.RunStartedData{Agent: "helper", Attempt: 1, ParentRunID: "r"})
+	}
+	for i := range 100 {
+		sub([]string{"a", "b"}[i%2], event.StepStarted, event.StepStartedData{Step: i/2 + 1, Model: "m"})
+	}
+	s := newFoldedSession(t, list)
+	first, second := s.view(t, native.Dialect{}), s.view(t, native.Dialect{})
+	before := s.nc.Stats().OutMsgs
+	for i := range len(list) + 40 {
+		first.stepOne(t)
+		if i >= 40 {
+			second.stepOne(t)
+		}
+	}
+	if n := s.nc.Stats().OutMsgs - before; n > 10 {
+		t.Errorf("asked the log %d times for %d events", n, len(list))
+	}
+	if !first.sub.mine || !second.sub.mine {
+		t.Error("whose they are is not known")
+	}
+}
+
+// What is at hand of events that were told is bounded: the first ones go.
+func TestToldIsBounded(t *testing.T) {
+	var all told
+	a, b := view{dialect: parts.Dialect{}}, view{dialect: native.Dialect{}}
+	message := [][]byte{[]byte(strings.Repeat("x", 1000))}
+	for seq := range event.Seq(100) {
+		all.add(seq, a, message, 20_000)
+		all.add(seq, b, message, 20_000)
+		if all.size > 20_000 || len(all.of) != len(all.order) {
+			t.Fatalf("%d bytes, %d and %d events", all.size, len(all.of), len(all.order))
+		}
+	}
+	for _, v := range []view{a, b} {
+		if _, ok := all.made(99, v); !ok {
+			t.Error("the last one is gone")
+		}
+		if _, ok := all.made(50, v); ok {
+			t.Error("one of the first is there")
+		}
+	}
+	all.add(200, a, [][]byte{make([]byte, 30_000)}, 20_000)
+	if all.size != 0 || len(all.of) != 0 || len(all.order) != 0 {
+		t.Errorf("%d bytes of %d events", all.size, len(all.of))
+	}
+}
