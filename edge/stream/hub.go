@@ -120,7 +120,10 @@ func (h *Hub) join(ctx context.Context, k eventlog.Key, seen event.Seq) (*topic,
 			return t, nil
 		}
 		h.leave(t)
-		if !errors.Is(err, errAbandoned) || ctx.Err() != nil {
+		if ctx.Err() != nil { // why, is what counts
+			return nil, context.Cause(ctx)
+		}
+		if !errors.Is(err, errAbandoned) {
 			return nil, err
 		}
 	}

@@ -31,8 +31,8 @@ func TestWhoOpensASessionMayLeave(t *testing.T) {
 	h := New(l, lv, Options{Linger: time.Hour})
 	defer h.Close()
 	way.Stall()
-	view := func() (leave context.CancelFunc, answer chan error) {
-		ctx, leave := context.WithCancel(t.Context())
+	view := func() (leave context.CancelCauseFunc, answer chan error) {
+		ctx, leave := context.WithCancelCause(t.Context())
 		answer = make(chan error, 1)
 		go func() {
 			v, err := h.View(ctx, Request{Key: key})
@@ -61,22 +61,25 @@ func TestWhoOpensASessionMayLeave(t *testing.T) {
 			}
 		}
 	}
-	leave, alone := view()
-	waitViewers(1)
-	leave()
-	select {
-	case err := <-alone:
-		if !errors.Is(err, context.Canceled) && !errors.Is(err, errAbandoned) {
-			t.Errorf("who left got %v", err)
+	why := errors.New("the edge is going away")
+	for range 10 { // both are there to be seen: that the opening was given up, and why
+		leave, alone := view()
+		waitViewers(1)
+		leave(why)
+		select {
+		case err := <-alone:
+			if !errors.Is(err, why) {
+				t.Errorf("who had to leave got %v", err)
+			}
+		case <-time.After(openTimeout / 2):
+			t.Fatal("who left is kept until the log answers")
 		}
-	case <-time.After(openTimeout / 2):
-		t.Fatal("who left is kept until the log answers")
 	}
 	leave, first := view()
 	waitViewers(1)
 	_, second := view()
 	waitViewers(2)
-	leave()
+	leave(nil)
 	time.Sleep(50 * time.Millisecond) // so that the leaving is noticed before the log answers
 	way.Resume()
 	if err := <-second; err != nil {
