@@ -25,7 +25,10 @@ func DecodeInPlace(line []byte) (Event, error) { return new(Decoder).Decode(line
 // A Decoder reads lines that follow each other, as DecodeInPlace does: strings
 // that one event has in common with the one before it are kept once for both.
 // The zero value works.
-type Decoder struct{ last Event }
+type Decoder struct {
+	last  Event
+	plain bool
+}
 
 // After has the next line follow an event that was read before.
 func (d *Decoder) After(e Event) {
@@ -36,16 +39,20 @@ func (d *Decoder) After(e Event) {
 // Decode reads the next line.
 func (d *Decoder) Decode(line []byte) (Event, error) { return d.read(line, valid) }
 
-// DecodeAgain is Decode for a line that was decoded before: its data need not be
-// looked through once more.
+// Plain reports whether the last line was written as AppendLine writes it.
+func (d *Decoder) Plain() bool { return d.plain }
+
+// DecodeAgain is Decode for a line that was decoded before and is Plain: its data need
+// not be looked through once more.
 func (d *Decoder) DecodeAgain(line []byte) (Event, error) {
 	return d.read(line, func([]byte) bool { return true })
 }
 
 func (d *Decoder) read(line []byte, valid func(data []byte) bool) (Event, error) {
 	e, ok := d.parseLine(line)
+	d.plain = ok && valid(e.Data)
 	var err error
-	if !ok || !valid(e.Data) {
+	if !d.plain {
 		e, err = parseJSON(line)
 	}
 	if err == nil {

@@ -86,6 +86,24 @@ func TestLinesMeanTheSameOneAfterAnother(t *testing.T) {
 	}
 }
 
+// Lines that are plain mean the same when they are decoded again, and only lines that
+// this version does not write are not.
+func TestPlainLinesMeanTheSameAgain(t *testing.T) {
+	for _, line := range append(strange(), plainLine) {
+		var d Decoder
+		want, err := d.Decode([]byte(line))
+		if line == plainLine && !d.Plain() {
+			t.Errorf("not plain: %s", line)
+		}
+		if err != nil || !d.Plain() {
+			continue
+		}
+		if got, err := d.DecodeAgain([]byte(line)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q is\n%+v, and then %v\n%+v", line, want, err, got)
+		}
+	}
+}
+
 func TestDecodeKeepsNothingOfItsLine(t *testing.T) {
 	line := []byte(plainLine)
 	e, err := Decode(line)

@@ -46,7 +46,19 @@ func (h *Hub) sweep() {
 		t.trim(share)
 		t.mu.Unlock()
 	}
-	b.sweepAt.Store(max(b.limit, b.used.Load()+b.limit/4))
+	b.sweepAt.Store(b.next(b.used.Load()))
+}
+
+// next is the use from which the rings are cut again: where last frames alone are more
+// than the limit, not at each of them.
+func (b *budget) next(used int64) int64 { return max(b.limit, used+b.limit/4) }
+
+// forget takes out what a topic that goes has kept: with its last frame less is needed
+// for the rings to be cut.
+func (b *budget) forget(n int) {
+	if at := b.next(b.used.Add(int64(-n))); at < b.sweepAt.Load() {
+		b.sweepAt.Store(at)
+	}
 }
 
 // charge counts what the topic's ring keeps. The caller holds mu.
@@ -64,6 +76,6 @@ func (t *topic) retire() {
 	defer t.mu.Unlock()
 	if !t.retired {
 		t.retired = true
-		t.hub.rings.used.Add(int64(-t.cost))
+		t.hub.rings.forget(t.cost)
 	}
 }

@@ -60,6 +60,71 @@ func TestRingsTogetherAreBounded(t *testing.T) {
 	}
 }
 
+// await waits until no rings are being cut.
+func (b *budget) await(t *testing.T) {
+	t.Helper()
+	await(t, "the end of a sweep", func() bool { return !b.sweeping.Load() })
+}
+
+// Sessions that are opened, and then are silent, are within the budget too.
+func TestRingsOfSessionsThatAreOpenedAreBounded(t *testing.T) {
+	const limit = 1 << 20
+	h := New(nil, nil, Options{RingTotal: limit})
+	defer h.Close()
+	for i := range 100 {
+		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}}
+		h.topics[tp.key] = tp
+		var frames []eventlog.Frame
+		for at := range event.Seq(10) {
+			frames = append(frames, frame(tp.key, 50*at, 50))
+		}
+		tp.begin(frames)
+		h.rings.await(t)
+	}
+	if used := h.rings.used.Load(); used > limit*5/4 || used < limit/4 {
+		t.Errorf("%d bytes of %d", used, limit)
+	}
+}
+
+// A ring that was large once gives back all but its last frame, and one that is left
+// alone by many others may not grow to what they had.
+func TestRingsGiveBackWhatIsNotNeeded(t *testing.T) {
+	const topics, limit = 100, 1 << 20
+	h := New(nil, nil, Options{RingTotal: limit})
+	for i := range topics {
+		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}}
+		h.topics[tp.key] = tp
+		for range 600 {
+			tp.Frame(frame(tp.key, tp.head.Seq, 1))
+		}
+		h.rings.await(t)
+	}
+	h.sweep()
+	if used := h.rings.used.Load(); used > limit {
+		t.Errorf("silent sessions keep %d bytes of %d", used, limit)
+	}
+	for _, tp := range h.topics {
+		tp.Frame(frame(tp.key, tp.head.Seq, 100)) // its last frame stays
+	}
+	h.rings.await(t)
+	h.sweep()
+	if h.rings.sweepAt.Load() < 2*limit {
+		t.Fatal("there is room for all last frames")
+	}
+	h.Close()
+	tp := &topic{hub: h, key: key}
+	h.topics[tp.key] = tp
+	most := int64(0)
+	for range 200 {
+		tp.Frame(frame(tp.key, tp.head.Seq, 20))
+		h.rings.await(t)
+		most = max(most, h.rings.used.Load())
+	}
+	if most > limit {
+		t.Errorf("%d bytes of %d", most, limit)
+	}
+}
+
 // More sessions than the budget has room for: the last frames stay, and the rings
 // are not cut again at each of them.
 func TestLastFramesStayInRings(t *testing.T) {

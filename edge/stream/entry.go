@@ -14,6 +14,7 @@ type entry struct {
 	line    []byte // as stored, without line end
 	hidden  bool   // cannot be read by this version: nobody sees it
 	private bool   // read for one viewer: what is encoded is not kept
+	odd     bool   // not written as this version does
 
 	wires atomic.Pointer[wire] // one for each view that was asked for so far
 }
@@ -90,15 +91,15 @@ func (e *entry) read(d *event.Decoder, line []byte, seq event.Seq, onBad func(ev
 		e.Seq, e.hidden = seq, true
 		return
 	}
-	e.Event, e.line = decoded, line
+	e.Event, e.line, e.odd = decoded, line, !d.Plain()
 }
 
 // again reads, for one viewer, a line of a ring, where one that cannot be read is
 // empty.
-func (e *entry) again(d *event.Decoder, line []byte, seq event.Seq) {
+func (e *entry) again(read func([]byte) (event.Event, error), line []byte, seq event.Seq) {
 	e.private, e.line = true, line
 	var err error
-	if e.Event, err = d.DecodeAgain(line); err != nil {
+	if e.Event, err = read(line); err != nil {
 		e.Seq, e.hidden = seq, true
 	}
 }

@@ -23,6 +23,7 @@ type block struct {
 	first event.Seq
 	lines int
 	prev  uint64 // position of the frame before the first one, 0 if there is none
+	odd   bool   // a line is not as this version writes it
 	data  []byte
 }
 
@@ -45,17 +46,21 @@ func (r *ring) end() event.Seq {
 // add appends the frame that follows, of which an event that cannot be read is an
 // empty line. Blocks get at most so many events, but for larger frames.
 func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
-	b := r.room(f, most)
+	need := 0
+	for _, e := range list {
+		need += len(e.line) + 1
+	}
+	b := r.room(f, need, len(list), most)
 	for _, e := range list {
 		b.data = append(append(b.data, e.line...), '\n')
+		b.odd = b.odd || e.odd
 	}
 	b.lines += len(list)
 }
 
-// room is the block that takes a frame. A new one is a quarter of the
+// room is the block that takes a frame of n lines. A new one is a quarter of the
 // ring, so that what the ring gives up soon gives its memory back.
-func (r *ring) room(f eventlog.Frame, most int) *block {
-	need, n := len(f.Data)+1, int(f.Last-f.First)+1
+func (r *ring) room(f eventlog.Frame, need, n, most int) *block {
 	if i := len(r.blocks) - 1; i >= 0 {
 		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most {
 			return b
@@ -91,13 +96,14 @@ func (r *ring) forget(n int) {
 }
 
 // trim drops what is older than the last frame, which viewers are about to look
-// for, until the ring is within its bounds: what is decoded, then the oldest blocks.
-func (r *ring) trim(size, events int, lastFrame event.Seq) {
+// for, until the ring is within its bounds: what is decoded, then the oldest blocks,
+// and at last what the last one has besides that frame.
+func (r *ring) trim(size, events int, last eventlog.Head) {
 	if r.size > size {
-		r.forget(len(r.lately) - int(r.end()-lastFrame) - 1)
+		r.forget(len(r.lately) - int(r.end()-last.First) - 1)
 	}
 	n := 0
-	for n < len(r.blocks)-1 && r.blocks[n].last() < lastFrame && (r.size > size || int(r.end()-r.base) > events) {
+	for n < len(r.blocks)-1 && r.blocks[n].last() < last.First && (r.size > size || int(r.end()-r.base) > events) {
 		r.base = r.blocks[n].last()
 		r.size -= cap(r.blocks[n].data) + blockSize
 		n++
@@ -106,6 +112,24 @@ func (r *ring) trim(size, events int, lastFrame event.Seq) {
 		clear(r.blocks[:n])
 		r.blocks = r.blocks[n:] // append moves it to a new array now and then
 	}
+	if r.size > size && len(r.blocks) == 1 {
+		r.narrow(last)
+	}
+}
+
+// narrow leaves the last frame in the only block, and no room: of a session that is
+// silent from then on, most of its ring could be that.
+func (r *ring) narrow(last eventlog.Head) {
+	b := &r.blocks[0]
+	lines := b.after(last.First - 1)
+	if len(lines) == cap(b.data) {
+		return
+	}
+	data := make([]byte, len(lines))
+	copy(data, lines)
+	r.size += len(data) - cap(b.data)
+	r.base = last.First - 1
+	r.blocks = []block{{first: last.First, lines: int(b.last() - r.base), prev: last.Prev, odd: b.odd, data: data}}
 }
 
 // before is the frame that ends where the ring begins, as far as it is known.
@@ -138,19 +162,29 @@ func (r *ring) holding(after event.Seq) block {
 	return r.blocks[low]
 }
 
-// decode fills into with events after a position, for one viewer.
-func (b *block) decode(after event.Seq, into []*entry) []*entry {
-	data, seq := b.data, b.first
-	for ; seq <= after; seq++ {
+// after is the lines after a position.
+func (b *block) after(at event.Seq) []byte {
+	data := b.data
+	for seq := b.first; seq <= at; seq++ {
 		data = data[bytes.IndexByte(data, '\n')+1:]
 	}
+	return data
+}
+
+// decode fills into with events after a position, for one viewer.
+func (b *block) decode(after event.Seq, into []*entry) []*entry {
+	data, first := b.after(after), max(after+1, b.first)
 	n := min(len(into), int(b.last()-after))
 	all := make([]entry, n)
 	var d event.Decoder
+	read := d.DecodeAgain
+	if b.odd {
+		read = d.Decode
+	}
 	for i := range all {
 		line := data[:bytes.IndexByte(data, '\n')]
 		data = data[len(line)+1:]
-		all[i].again(&d, line, seq+event.Seq(i))
+		all[i].again(read, line, first+event.Seq(i))
 		into[i] = &all[i]
 	}
 	return into[:n]

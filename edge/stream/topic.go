@@ -86,8 +86,9 @@ func (t *topic) begin(frames []eventlog.Frame) {
 		t.add(f, entries(new(event.Decoder), f, t.unreadable))
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.rest()
+	t.mu.Unlock()
+	t.hub.keepWithin()
 }
 
 // Frame adds what was appended.
@@ -165,7 +166,7 @@ func (t *topic) Broken(err error) {
 
 // trim keeps the ring within its bounds. The caller holds mu.
 func (t *topic) trim(size int) {
-	t.ring.trim(size, t.hub.opts.RingEvents, t.head.First)
+	t.ring.trim(size, t.hub.opts.RingEvents, t.head)
 	t.charge()
 }
 
