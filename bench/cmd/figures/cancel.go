@@ -13,16 +13,11 @@ const (
 // cancel measures from a cancel until the model server sees its connection
 // closed, while other runs talk.
 func cancel(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, _, err := b.staffedSite(64)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	w, err := s.worker(64)
-	if err != nil {
-		return nil, err
-	}
-	defer w.stop()
 	if _, err := s.streams("other", meanwhile); err != nil {
 		return nil, err
 	}

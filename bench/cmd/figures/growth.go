@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 )
 
 const (
@@ -15,16 +14,11 @@ const (
 
 // growth measures what runs add to the log of a long conversation.
 func growth(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, _, err := b.staffedSite(4)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	w, err := s.worker(4)
-	if err != nil {
-		return nil, err
-	}
-	defer w.stop()
 	few, err := s.grown("half", fewCalls)
 	if err != nil {
 		return nil, err

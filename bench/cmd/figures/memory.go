@@ -98,16 +98,11 @@ func running(b *bench) ([]row, error) {
 
 // runningCost is what a worker gains by runs that go on.
 func (b *bench) runningCost(agent string, input func(i int) string) (footprint, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, w, err := b.staffedSite(runningRuns + 8)
 	if err != nil {
 		return footprint{}, err
 	}
 	defer s.close()
-	w, err := s.worker(runningRuns + 8)
-	if err != nil {
-		return footprint{}, err
-	}
-	defer w.stop()
 	if err := s.cancelled("warm", 8); err != nil {
 		return footprint{}, err
 	}

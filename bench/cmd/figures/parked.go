@@ -20,16 +20,11 @@ const (
 // parked measures runs that wait for their client: what they cost the worker, how
 // fast they go on when the answer comes, and how fast they come and go.
 func parked(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, w, err := b.staffedSite(64)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	w, err := s.worker(64)
-	if err != nil {
-		return nil, err
-	}
-	defer w.stop()
 	watch, err := s.watch()
 	if err != nil {
 		return nil, err
@@ -149,11 +144,9 @@ func (s *site) expire(w *proc, watch *watch) (row, error) {
 	}
 	w.stop()
 	time.Sleep(time.Until(watch.lastDue()) + time.Second)
-	w, err := s.worker(64)
-	if err != nil {
+	if _, err := s.worker(64); err != nil {
 		return row{}, err
 	}
-	defer w.stop()
 	began := time.Now()
 	if err := watch.until("run.completed", done+briefRuns); err != nil {
 		return row{}, err

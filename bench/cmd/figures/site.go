@@ -18,10 +18,24 @@ var siteFiles embed.FS
 type site struct {
 	b            *bench
 	server, edge *proc
+	workers      []*proc
 	agents       string // directory
 	env          []string
 	model        *modelServer
 	tools        *toolServer
+}
+
+// staffedSite starts all, with a worker that works on so many sessions at once.
+func (b *bench) staffedSite(slots int) (*site, *proc, error) {
+	s, err := b.newSite(15 * time.Second)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := s.worker(slots)
+	if err != nil {
+		s.close()
+	}
+	return s, w, err
 }
 
 // newSite starts all but the workers.
@@ -82,11 +96,15 @@ func (s *site) worker(slots int) (*proc, error) {
 		return nil, err
 	}
 	env := append([]string{"RUNLOG_ADMIN_LISTEN=" + addr, "RUNLOG_AGENTS=" + s.agents, "RUNLOG_SLOTS=" + strconv.Itoa(slots)}, s.env...)
-	return s.b.start(addr, readyAt(addr), dir, env, s.b.runlog, "worker")
+	w, err := s.b.start(addr, readyAt(addr), dir, env, s.b.runlog, "worker")
+	if err == nil {
+		s.workers = append(s.workers, w)
+	}
+	return w, err
 }
 
 func (s *site) close() {
-	for _, p := range []*proc{s.edge, s.server} {
+	for _, p := range append(s.workers, s.edge, s.server) {
 		if p != nil {
 			p.stop()
 		}

@@ -9,16 +9,11 @@ import (
 // steps measures the worker's own time between a model and its tools: by the
 // server's clock for what is stored, by this program's for what it is asked.
 func steps(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, _, err := b.staffedSite(64)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	w, err := s.worker(64)
-	if err != nil {
-		return nil, err
-	}
-	defer w.stop()
 	if _, err := s.toolRun("warm", "", 50, 100); err != nil {
 		return nil, err
 	}
@@ -140,16 +135,11 @@ const (
 // long measures whether a step costs more the longer its session is, besides the
 // request, which has all of it.
 func long(b *bench) ([]row, error) {
-	s, err := b.newSite(15 * time.Second)
+	s, w, err := b.staffedSite(4)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	w, err := s.worker(4)
-	if err != nil {
-		return nil, err
-	}
-	defer w.stop()
 	r, err := s.toolRun("long", "", longSteps, 200)
 	if err != nil {
 		return nil, err
