@@ -72,3 +72,16 @@ func unknownQuery(name string, known map[string]bool) error {
 	}
 	return p
 }
+
+func boolParam(r *http.Request, name string, def bool) (bool, error) {
+	switch v := r.URL.Query().Get(name); v {
+	case "":
+		return def, nil
+	case "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	default:
+		return def, bad(name, "%s=%s is neither true nor false", name, v)
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // A sessionState is a session without its content.
@@ -121,4 +123,39 @@ func orEmpty[T any](list []T) json.RawMessage {
 		list = []T{}
 	}
 	return event.Encode(list)
+}
+
+// sessionKey is where a session would be, for callers whom it may concern.
+func sessionKey(c *call, id string) (eventlog.Key, error) {
+	k := eventlog.Key{Tenant: c.who.Tenant, Session: id}
+	c.note("session", id)
+	if event.CheckID("session id", id) != nil || !c.who.Reaches(id, "") {
+		return k, notFound("session", id)
+	}
+	return k, nil
+}
+
+// findSession answers for a session that has events or commands; another
+// tenant's is not there.
+func (s *Server) findSession(ctx context.Context, c *call, id string) (eventlog.Key, error) {
+	k, err := sessionKey(c, id)
+	if err != nil || s.hub.HasEvents(k) {
+		return k, err
+	}
+	return k, s.confirm(ctx, k)
+}
+
+// confirm asks the log's leader whether there is such a session.
+func (s *Server) confirm(ctx context.Context, k eventlog.Key) error {
+	for range 2 { // a command may turn into events between the two looks
+		head, err := s.Log.Head(ctx, k)
+		if err != nil || head.Seq > 0 {
+			return err
+		}
+		waiting, err := s.Log.Inbox(ctx, k)
+		if err != nil || slices.ContainsFunc(waiting, func(w eventlog.Waiting) bool { return w.Kind == event.Invoke }) {
+			return err
+		}
+	}
+	return notFound("session", k.Session)
 }
