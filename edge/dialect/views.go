@@ -70,6 +70,28 @@ func Decoded[D any](e event.Event, tell func(D) []Message) []Message {
 	return tell(data)
 }
 
+// Tell makes of a method that tells of decoded data one that takes the event alone.
+// Data that is not as its type says is not told of.
+func Tell[E, D any](tell func(E, event.Event, D) []Message) func(E, event.Event) []Message {
+	return func(x E, e event.Event) []Message {
+		var d D
+		if e.Into(&d) != nil {
+			return nil
+		}
+		return tell(x, e, d)
+	}
+}
+
+// Take is Tell for encoders that gather what they have to say.
+func Take[E, D any](take func(E, event.Event, D)) func(E, event.Event) {
+	return func(x E, e event.Event) {
+		var d D
+		if e.Into(&d) == nil {
+			take(x, e, d)
+		}
+	}
+}
+
 // Activities are the pieces of user interface of a session as they stand.
 type Activities map[string]event.ActivityData
 

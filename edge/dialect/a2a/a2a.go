@@ -132,20 +132,9 @@ func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience)
 
 type teller func(*encoder, event.Event) []dialect.Message
 
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(*encoder, event.Event, D) []dialect.Message) teller {
-	return func(x *encoder, e event.Event) []dialect.Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return tell(x, e, d)
-	}
-}
-
 // ofRun is for what begins, parks and ends a run: a sub-agent's is no task.
 func ofRun[D any](tell func(*encoder, event.Event, D) []dialect.Message) teller {
-	typed := on(tell)
+	typed := dialect.Tell(tell)
 	return func(x *encoder, e event.Event) []dialect.Message {
 		if e.Agent != "" {
 			return nil
@@ -162,14 +151,14 @@ var tellers = map[event.Type]teller{
 	event.RunCancelled:      ofRun((*encoder).runCancelled),
 	event.TextDelta:         (*encoder).textDelta,
 	event.MessageCompleted:  ofRun((*encoder).messageCompleted),
-	event.MessageDiscarded:  on((*encoder).messageDiscarded),
-	event.ToolStarted:       on((*encoder).toolStarted),
-	event.ToolArgs:          on((*encoder).toolArgs),
-	event.ToolProgress:      on((*encoder).toolProgress),
-	event.ToolCompleted:     on((*encoder).toolCompleted),
-	event.ToolFailed:        on((*encoder).toolFailed),
-	event.ApprovalRequested: on((*encoder).approvalRequested),
-	event.ApprovalResolved:  on((*encoder).approvalResolved),
+	event.MessageDiscarded:  dialect.Tell((*encoder).messageDiscarded),
+	event.ToolStarted:       dialect.Tell((*encoder).toolStarted),
+	event.ToolArgs:          dialect.Tell((*encoder).toolArgs),
+	event.ToolProgress:      dialect.Tell((*encoder).toolProgress),
+	event.ToolCompleted:     dialect.Tell((*encoder).toolCompleted),
+	event.ToolFailed:        dialect.Tell((*encoder).toolFailed),
+	event.ApprovalRequested: dialect.Tell((*encoder).approvalRequested),
+	event.ApprovalResolved:  dialect.Tell((*encoder).approvalResolved),
 	event.ArtifactCompleted: ofRun((*encoder).artifactCompleted),
 	event.StateSnapshot:     ofRun((*encoder).stateSnapshot),
 	event.StateDelta:        ofRun((*encoder).stateDelta),

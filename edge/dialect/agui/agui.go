@@ -60,40 +60,29 @@ type encoder func(Dialect, event.Event) []dialect.Message
 
 // encoders has the types that their event alone can tell.
 var encoders = map[event.Type]encoder{
-	event.RunStarted:         on(runStarted),
-	event.RunCompleted:       on(runCompleted),
-	event.StepStarted:        on(stepStarted),
-	event.StepCompleted:      on(stepCompleted),
-	event.MessageStarted:     on(messageStarted),
+	event.RunStarted:         dialect.Tell(runStarted),
+	event.RunCompleted:       dialect.Tell(runCompleted),
+	event.StepStarted:        dialect.Tell(stepStarted),
+	event.StepCompleted:      dialect.Tell(stepCompleted),
+	event.MessageStarted:     dialect.Tell(messageStarted),
 	event.TextDelta:          textDelta,
-	event.MessageCompleted:   on(messageCompleted),
-	event.ReasoningStarted:   on(reasoningStarted),
+	event.MessageCompleted:   dialect.Tell(messageCompleted),
+	event.ReasoningStarted:   dialect.Tell(reasoningStarted),
 	event.ReasoningDelta:     reasoningDelta,
-	event.ReasoningCompleted: on(reasoningCompleted),
-	event.ToolStarted:        on(toolStarted),
+	event.ReasoningCompleted: dialect.Tell(reasoningCompleted),
+	event.ToolStarted:        dialect.Tell(toolStarted),
 	event.ToolArgsDelta:      toolArgsDelta,
-	event.ToolArgs:           on(toolArgs),
+	event.ToolArgs:           dialect.Tell(toolArgs),
 	event.ToolProgress:       custom,
-	event.ToolCompleted:      on(toolCompleted),
+	event.ToolCompleted:      dialect.Tell(toolCompleted),
 	event.ArtifactStarted:    custom,
 	event.ArtifactProgress:   custom,
 	event.ArtifactCompleted:  custom,
-	event.StateSnapshot:      on(stateSnapshot),
-	event.StateDelta:         on(stateDelta),
-	event.ActivitySnapshot:   on(activitySnapshot),
+	event.StateSnapshot:      dialect.Tell(stateSnapshot),
+	event.StateDelta:         dialect.Tell(stateDelta),
+	event.ActivitySnapshot:   dialect.Tell(activitySnapshot),
 	event.BudgetExceeded:     custom,
-	event.Custom:             on(customOwn),
-}
-
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](encode func(Dialect, event.Event, D) []dialect.Message) encoder {
-	return func(d Dialect, e event.Event) []dialect.Message {
-		var data D
-		if e.Into(&data) != nil {
-			return nil
-		}
-		return encode(d, e, data)
-	}
+	event.Custom:             dialect.Tell(customOwn),
 }
 
 // Event tells of an event. Internal ones have no place here, whoever reads.

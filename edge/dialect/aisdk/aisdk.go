@@ -130,46 +130,35 @@ func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience
 
 type teller func(*encoder, event.Event) []dialect.Message
 
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(*encoder, event.Event, D) []dialect.Message) teller {
-	return func(x *encoder, e event.Event) []dialect.Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return tell(x, e, d)
-	}
-}
-
 var tellers = map[event.Type]teller{
-	event.RunStarted:         on((*encoder).runStarted),
-	event.RunStatus:          on((*encoder).runStatus),
-	event.RunCompleted:       on((*encoder).runCompleted),
-	event.RunFailed:          on((*encoder).runFailed),
-	event.RunCancelled:       on((*encoder).runCancelled),
+	event.RunStarted:         dialect.Tell((*encoder).runStarted),
+	event.RunStatus:          dialect.Tell((*encoder).runStatus),
+	event.RunCompleted:       dialect.Tell((*encoder).runCompleted),
+	event.RunFailed:          dialect.Tell((*encoder).runFailed),
+	event.RunCancelled:       dialect.Tell((*encoder).runCancelled),
 	event.StepStarted:        (*encoder).stepStarted,
 	event.StepCompleted:      (*encoder).stepCompleted,
 	event.TextDelta:          (*encoder).textDelta,
-	event.MessageCompleted:   on((*encoder).messageCompleted),
+	event.MessageCompleted:   dialect.Tell((*encoder).messageCompleted),
 	event.MessageDiscarded:   (*encoder).discarded,
-	event.ReasoningStarted:   on((*encoder).reasoningStarted),
+	event.ReasoningStarted:   dialect.Tell((*encoder).reasoningStarted),
 	event.ReasoningDelta:     (*encoder).reasoningDelta,
-	event.ReasoningCompleted: on((*encoder).reasoningCompleted),
-	event.ToolStarted:        on((*encoder).toolStarted),
+	event.ReasoningCompleted: dialect.Tell((*encoder).reasoningCompleted),
+	event.ToolStarted:        dialect.Tell((*encoder).toolStarted),
 	event.ToolArgsDelta:      (*encoder).argsDelta,
-	event.ToolArgs:           on((*encoder).toolArgs),
-	event.ToolProgress:       on((*encoder).toolProgress),
-	event.ToolCompleted:      on((*encoder).toolCompleted),
-	event.ToolFailed:         on((*encoder).toolFailed),
-	event.ApprovalRequested:  on((*encoder).approvalRequested),
-	event.ApprovalResolved:   on((*encoder).approvalResolved),
-	event.ArtifactStarted:    on((*encoder).artifactStarted),
-	event.ArtifactProgress:   on((*encoder).artifactProgress),
-	event.ArtifactCompleted:  on((*encoder).artifactCompleted),
-	event.StateSnapshot:      on((*encoder).stateSnapshot),
-	event.StateDelta:         on((*encoder).stateDelta),
-	event.ActivitySnapshot:   on((*encoder).activitySnapshot),
-	event.ActivityDelta:      on((*encoder).activityDelta),
+	event.ToolArgs:           dialect.Tell((*encoder).toolArgs),
+	event.ToolProgress:       dialect.Tell((*encoder).toolProgress),
+	event.ToolCompleted:      dialect.Tell((*encoder).toolCompleted),
+	event.ToolFailed:         dialect.Tell((*encoder).toolFailed),
+	event.ApprovalRequested:  dialect.Tell((*encoder).approvalRequested),
+	event.ApprovalResolved:   dialect.Tell((*encoder).approvalResolved),
+	event.ArtifactStarted:    dialect.Tell((*encoder).artifactStarted),
+	event.ArtifactProgress:   dialect.Tell((*encoder).artifactProgress),
+	event.ArtifactCompleted:  dialect.Tell((*encoder).artifactCompleted),
+	event.StateSnapshot:      dialect.Tell((*encoder).stateSnapshot),
+	event.StateDelta:         dialect.Tell((*encoder).stateDelta),
+	event.ActivitySnapshot:   dialect.Tell((*encoder).activitySnapshot),
+	event.ActivityDelta:      dialect.Tell((*encoder).activityDelta),
 	event.BudgetExceeded:     (*encoder).budgetExceeded,
-	event.Custom:             on((*encoder).custom),
+	event.Custom:             dialect.Tell((*encoder).custom),
 }

@@ -78,31 +78,21 @@ type call struct {
 func NewMessage(d Dialect) *Message { return &Message{d: d} }
 
 var tellers = map[event.Type]func(*Message, event.Event){
-	event.RunStarted:         on((*Message).runStarted),
+	event.RunStarted:         dialect.Take((*Message).runStarted),
 	event.TextDelta:          (*Message).textDelta,
-	event.MessageCompleted:   on((*Message).messageCompleted),
+	event.MessageCompleted:   dialect.Take((*Message).messageCompleted),
 	event.MessageDiscarded:   func(m *Message, _ event.Event) { m.close() },
-	event.ReasoningStarted:   on((*Message).reasoningStarted),
+	event.ReasoningStarted:   dialect.Take((*Message).reasoningStarted),
 	event.ReasoningDelta:     (*Message).reasoningDelta,
-	event.ReasoningCompleted: on((*Message).reasoningCompleted),
-	event.ToolStarted:        on((*Message).toolStarted),
-	event.ToolArgs:           on((*Message).toolArgs),
-	event.ToolCompleted:      on((*Message).toolCompleted),
-	event.ToolFailed:         on((*Message).toolFailed),
-	event.RunStatus:          on((*Message).runStatus),
-	event.RunCompleted:       on((*Message).runCompleted),
-	event.RunFailed:          on((*Message).runFailed),
-	event.RunCancelled:       on((*Message).runCancelled),
-}
-
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(*Message, event.Event, D)) func(*Message, event.Event) {
-	return func(m *Message, e event.Event) {
-		var d D
-		if e.Into(&d) == nil {
-			tell(m, e, d)
-		}
-	}
+	event.ReasoningCompleted: dialect.Take((*Message).reasoningCompleted),
+	event.ToolStarted:        dialect.Take((*Message).toolStarted),
+	event.ToolArgs:           dialect.Take((*Message).toolArgs),
+	event.ToolCompleted:      dialect.Take((*Message).toolCompleted),
+	event.ToolFailed:         dialect.Take((*Message).toolFailed),
+	event.RunStatus:          dialect.Take((*Message).runStatus),
+	event.RunCompleted:       dialect.Take((*Message).runCompleted),
+	event.RunFailed:          dialect.Take((*Message).runFailed),
+	event.RunCancelled:       dialect.Take((*Message).runCancelled),
 }
 
 // Next tells of an event. What sub-agents do is a part of the call that began them.
@@ -127,10 +117,7 @@ func (m *Message) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Me
 
 // Snapshot tells a run anew.
 func (m *Message) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) []dialect.Message {
-	run := s.Active()
-	if n := len(s.Runs); run == nil && n > 0 {
-		run = s.Runs[n-1]
-	}
+	run := dialect.Shown(s, "")
 	if run == nil {
 		return nil
 	}

@@ -82,19 +82,19 @@ var tellers = map[event.Type]teller{
 	event.RunStarted:         Dialect.began,
 	event.RunRecovered:       Dialect.generic,
 	event.RunCompleted:       Dialect.completed,
-	event.RunFailed:          on(Dialect.failed),
-	event.RunCancelled:       on(Dialect.cancelled),
-	event.StepStarted:        on(Dialect.stepStarted),
-	event.StepCompleted:      on(Dialect.stepCompleted),
-	event.MessageStarted:     on(Dialect.messageStarted),
+	event.RunFailed:          dialect.Tell(Dialect.failed),
+	event.RunCancelled:       dialect.Tell(Dialect.cancelled),
+	event.StepStarted:        dialect.Tell(Dialect.stepStarted),
+	event.StepCompleted:      dialect.Tell(Dialect.stepCompleted),
+	event.MessageStarted:     dialect.Tell(Dialect.messageStarted),
 	event.TextDelta:          Dialect.textDelta,
 	event.ReasoningStarted:   Dialect.generic,
 	event.ReasoningDelta:     Dialect.generic,
 	event.ReasoningCompleted: Dialect.generic,
-	event.ToolStarted:        on(Dialect.toolStarted),
-	event.ToolProgress:       on(Dialect.toolProgress),
-	event.ToolCompleted:      on(Dialect.toolCompleted),
-	event.ToolFailed:         on(Dialect.toolFailed),
+	event.ToolStarted:        dialect.Tell(Dialect.toolStarted),
+	event.ToolProgress:       dialect.Tell(Dialect.toolProgress),
+	event.ToolCompleted:      dialect.Tell(Dialect.toolCompleted),
+	event.ToolFailed:         dialect.Tell(Dialect.toolFailed),
 	event.ApprovalRequested:  Dialect.generic,
 	event.ApprovalResolved:   Dialect.generic,
 	event.ArtifactStarted:    Dialect.generic,
@@ -103,18 +103,7 @@ var tellers = map[event.Type]teller{
 	event.ActivitySnapshot:   Dialect.generic,
 	event.ActivityDelta:      Dialect.generic,
 	event.BudgetExceeded:     Dialect.generic,
-	event.Custom:             on(Dialect.custom),
-}
-
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(Dialect, event.Event, D) []dialect.Message) teller {
-	return func(d Dialect, e event.Event) []dialect.Message {
-		var data D
-		if e.Into(&data) != nil {
-			return nil
-		}
-		return tell(d, e, data)
-	}
+	event.Custom:             dialect.Tell(Dialect.custom),
 }
 
 // Folds says which events need the session before them: those after which the

@@ -93,27 +93,27 @@ type Call struct {
 type call struct{ name, args string }
 
 var tellers = map[event.Type]func(*Call, event.Event){
-	event.RunStarted:        on((*Call).runStarted),
+	event.RunStarted:        dialect.Take((*Call).runStarted),
 	event.RunRecovered:      say("taken over by another worker"),
-	event.RunStatus:         on((*Call).runStatus),
-	event.RunCompleted:      on((*Call).runCompleted),
-	event.RunFailed:         on((*Call).runFailed),
-	event.RunCancelled:      on((*Call).runCancelled),
-	event.StepStarted:       on((*Call).stepStarted),
+	event.RunStatus:         dialect.Take((*Call).runStatus),
+	event.RunCompleted:      dialect.Take((*Call).runCompleted),
+	event.RunFailed:         dialect.Take((*Call).runFailed),
+	event.RunCancelled:      dialect.Take((*Call).runCancelled),
+	event.StepStarted:       dialect.Take((*Call).stepStarted),
 	event.TextDelta:         (*Call).delta,
 	event.ReasoningDelta:    (*Call).delta,
-	event.MessageCompleted:  on((*Call).messageCompleted),
+	event.MessageCompleted:  dialect.Take((*Call).messageCompleted),
 	event.MessageDiscarded:  say("the model starts anew: what it has said so far is void"),
-	event.ToolStarted:       on((*Call).toolStarted),
-	event.ToolArgs:          on((*Call).toolArgs),
-	event.ToolRunning:       on((*Call).toolRunning),
-	event.ToolProgress:      on((*Call).toolProgress),
-	event.ToolCompleted:     on((*Call).toolCompleted),
-	event.ToolFailed:        on((*Call).toolFailed),
-	event.ApprovalRequested: on((*Call).approvalRequested),
-	event.ApprovalResolved:  on((*Call).approvalResolved),
-	event.ArtifactCompleted: on((*Call).artifactCompleted),
-	event.Custom:            on((*Call).custom),
+	event.ToolStarted:       dialect.Take((*Call).toolStarted),
+	event.ToolArgs:          dialect.Take((*Call).toolArgs),
+	event.ToolRunning:       dialect.Take((*Call).toolRunning),
+	event.ToolProgress:      dialect.Take((*Call).toolProgress),
+	event.ToolCompleted:     dialect.Take((*Call).toolCompleted),
+	event.ToolFailed:        dialect.Take((*Call).toolFailed),
+	event.ApprovalRequested: dialect.Take((*Call).approvalRequested),
+	event.ApprovalResolved:  dialect.Take((*Call).approvalResolved),
+	event.ArtifactCompleted: dialect.Take((*Call).artifactCompleted),
+	event.Custom:            dialect.Take((*Call).custom),
 }
 
 // silent are told by nothing but what they change.
@@ -122,16 +122,6 @@ var silent = map[event.Type]bool{event.SessionCreated: true, event.RunQueued: tr
 
 // asked are the types that say what somebody has to decide, also for a sub-agent.
 var asked = map[event.Type]bool{event.ToolStarted: true, event.ToolArgs: true, event.ApprovalRequested: true, event.ApprovalResolved: true}
-
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(*Call, event.Event, D)) func(*Call, event.Event) {
-	return func(c *Call, e event.Event) {
-		var d D
-		if e.Into(&d) == nil {
-			tell(c, e, d)
-		}
-	}
-}
 
 func say(text string) func(*Call, event.Event) {
 	return func(c *Call, e event.Event) { c.progress(e, text) }

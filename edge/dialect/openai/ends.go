@@ -1,38 +1,31 @@
 package openai
 
-import "github.com/runlog-dev/runlog/event"
+import (
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+)
 
 type teller func(*Response, event.Event)
 
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](tell func(*Response, event.Event, D)) teller {
-	return func(r *Response, e event.Event) {
-		var d D
-		if e.Into(&d) == nil {
-			tell(r, e, d)
-		}
-	}
-}
-
 var tellers = map[event.Type]teller{
 	event.RunStarted:         (*Response).runStarted,
-	event.RunStatus:          on((*Response).runStatus),
-	event.RunCompleted:       on((*Response).runCompleted),
-	event.RunFailed:          on((*Response).runFailed),
-	event.RunCancelled:       on((*Response).runCancelled),
+	event.RunStatus:          dialect.Take((*Response).runStatus),
+	event.RunCompleted:       dialect.Take((*Response).runCompleted),
+	event.RunFailed:          dialect.Take((*Response).runFailed),
+	event.RunCancelled:       dialect.Take((*Response).runCancelled),
 	event.TextDelta:          (*Response).textDelta,
-	event.MessageCompleted:   on((*Response).messageCompleted),
-	event.MessageDiscarded:   on((*Response).discarded),
-	event.ReasoningStarted:   on((*Response).reasoningStarted),
+	event.MessageCompleted:   dialect.Take((*Response).messageCompleted),
+	event.MessageDiscarded:   dialect.Take((*Response).discarded),
+	event.ReasoningStarted:   dialect.Take((*Response).reasoningStarted),
 	event.ReasoningDelta:     (*Response).reasoningDelta,
-	event.ReasoningCompleted: on((*Response).reasoningCompleted),
-	event.ToolStarted:        on((*Response).toolStarted),
+	event.ReasoningCompleted: dialect.Take((*Response).reasoningCompleted),
+	event.ToolStarted:        dialect.Take((*Response).toolStarted),
 	event.ToolArgsDelta:      (*Response).argsDelta,
-	event.ToolArgs:           on((*Response).toolArgs),
-	event.ToolRunning:        on((*Response).toolRunning),
-	event.ToolCompleted:      on((*Response).toolCompleted),
-	event.ToolFailed:         on((*Response).toolFailed),
-	event.ApprovalRequested:  on((*Response).approvalRequested),
+	event.ToolArgs:           dialect.Take((*Response).toolArgs),
+	event.ToolRunning:        dialect.Take((*Response).toolRunning),
+	event.ToolCompleted:      dialect.Take((*Response).toolCompleted),
+	event.ToolFailed:         dialect.Take((*Response).toolFailed),
+	event.ApprovalRequested:  dialect.Take((*Response).approvalRequested),
 }
 
 func (r *Response) runStarted(e event.Event) {
