@@ -21,23 +21,16 @@ const (
 )
 
 func (d *dirStore) Create(ctx context.Context, key Key, meta Meta) (*Writer, error) {
-	if err := key.Check(); err != nil {
-		return nil, err
-	}
-	meta, err := meta.normalized()
+	rec, err := newRecord(ctx, key, meta)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("create artifact %s: %w", key, err)
-	}
-	write := writeID()
-	s := &dirSink{dir: d, tmp: path.Join(tmpDir, write)}
+	s := &dirSink{dir: d, tmp: path.Join(tmpDir, rec.Write)}
 	s.file, err = d.root.OpenFile(s.tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create artifact %s: %w", key, dirError(err))
 	}
-	return newWriter(ctx, newRecord(key, meta, write), s, d.max), nil
+	return newWriter(ctx, rec, s, d.max), nil
 }
 
 // dirSink writes one temporary file and links it.

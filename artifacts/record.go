@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,8 +26,19 @@ type record struct {
 	Created int64  `json:"created_ms,omitempty"`
 }
 
-func newRecord(key Key, meta Meta, write string) record {
-	return record{Tenant: key.Tenant, ID: key.ID, Name: meta.Name, Media: meta.MediaType, Write: write}
+// newRecord begins a write that a store is asked for.
+func newRecord(ctx context.Context, key Key, meta Meta) (record, error) {
+	if err := key.Check(); err != nil {
+		return record{}, err
+	}
+	meta, err := meta.normalized()
+	if err != nil {
+		return record{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return record{}, fmt.Errorf("create artifact %s: %w", key, err)
+	}
+	return record{Tenant: key.Tenant, ID: key.ID, Name: meta.Name, Media: meta.MediaType, Write: writeID()}, nil
 }
 
 // sealed is r with what is known only at the end of the write.

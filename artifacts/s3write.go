@@ -11,17 +11,10 @@ import (
 )
 
 func (s *s3Store) Create(ctx context.Context, key Key, meta Meta) (*Writer, error) {
-	if err := key.Check(); err != nil {
-		return nil, err
-	}
-	meta, err := meta.normalized()
+	rec, err := newRecord(ctx, key, meta)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("create artifact %s: %w", key, err)
-	}
-	rec := newRecord(key, meta, writeID())
 	return newWriter(ctx, rec, &s3Sink{store: s, rec: rec}, s.opts.MaxBytes), nil
 }
 
