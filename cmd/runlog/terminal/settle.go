@@ -49,21 +49,6 @@ func steerCommand(ctx context.Context, env Env, args []string) error {
 	return env.tellRun(f, run, "the run reads it at its next step")
 }
 
-func stopCommand(ctx context.Context, env Env, args []string) error {
-	f := env.flags()
-	reason := f.String("reason", "", "why, for the log")
-	wait := f.Bool("wait", false, "return when the run has ended")
-	args, err := f.parse(args, 1, 1)
-	if err != nil {
-		return err
-	}
-	run, err := f.client().Stop(ctx, args[0], runlog.Cancellation{Reason: *reason, Wait: *wait})
-	if err != nil {
-		return err
-	}
-	return env.tellRun(f, run, fmt.Sprintf("run %s is %s", args[0], run.Status))
-}
-
 func resumeCommand(ctx context.Context, env Env, args []string) error {
 	f := env.flags()
 	args, err := f.parse(args, 1, 1)
