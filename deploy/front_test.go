@@ -35,6 +35,11 @@ type front struct {
 // startFront starts the edges, each with settings of its own if there are any.
 func startFront(t *testing.T, env ...string) *front {
 	t.Helper()
+	return startFrontOf(t, testservers.RunlogBinary(t), env...)
+}
+
+func startFrontOf(t *testing.T, runlog string, env ...string) *front {
+	t.Helper()
 	cluster, dir := testservers.NATS(t, 1), t.TempDir()
 	f := &front{}
 	for i := range f.edges {
@@ -47,7 +52,7 @@ func startFront(t *testing.T, env ...string) *front {
 		if len(env) > 0 {
 			own = append(own, env[i])
 		}
-		f.edges[i] = testservers.StartProcess(t, testservers.RunlogBinary(t), []string{"edge"}, own)
+		f.edges[i] = testservers.StartProcess(t, runlog, []string{"edge"}, own)
 		f.edges[i].WaitReady("http://" + f.addrs[i] + "/readyz")
 	}
 	nc, err := nats.Connect(cluster.URL())

@@ -26,9 +26,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 }
 
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := io.ReadAll(counted(r, http.MaxBytesReader(w, r.Body, limit)))
 	var tooLarge *http.MaxBytesError
+	var full *Problem
 	switch {
+	case errors.As(err, &full):
+		return nil, full
 	case errors.As(err, &tooLarge):
 		return nil, problem(http.StatusRequestEntityTooLarge, event.CodeTooLarge, "the body is larger than %d bytes; send files to /v1/artifacts", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -36,7 +39,7 @@ func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 	case err != nil:
 		return nil, bad("", "the body could not be read: %s", err)
 	}
-	return body, nil
+	return body, weigh(r, body)
 }
 
 // readJSON reads a body of the usual limit into v.

@@ -38,6 +38,7 @@ type call struct {
 	closes       bool           // the client wants it closed after the answer
 	old          bool           // HTTP/1.0: the end of the connection is that of the body
 	body         *paced         // nil: there is none
+	share        bodyShare      // what the body takes
 	parked       *stream.Parked // has been, and goes on when the handler has returned
 	ends         []func()       // what is given back when a call that was parked is over
 }
@@ -88,6 +89,7 @@ func (a *answer) DeadlineEnds() bool { return a.pace.ends }
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 {
 		a.call.started, a.call.status = true, status
+		a.call.share.giveUp()
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -119,8 +121,9 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 		if r.Body != http.NoBody {
 			c.body = s.pace(w, r.Body)
-			r.Body = c.body
+			r.Body, c.share.room = c.body, &s.bodies
 		}
+		defer c.share.giveUp()
 		a := &answer{w, c, answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)

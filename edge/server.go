@@ -95,6 +95,15 @@ func (o *Options) setDefaults() {
 	o.DrainPeriod = orDefault(o.DrainPeriod, 10*time.Second)
 }
 
+// bodies is what bodies that are read at once take at most; decoded they are some times
+// as large.
+func (o *Options) bodies() int64 {
+	if o.Memory > 0 {
+		return o.Memory / 8
+	}
+	return 256 << 20
+}
+
 func orDefault[T int | int64 | time.Duration](v, def T) T {
 	if v == 0 {
 		return def
@@ -114,6 +123,7 @@ type Server struct {
 	secret   lazySecret
 	places   places
 	memory   usage
+	bodies   bodyRoom
 	handler  http.Handler
 	comeback *comeback      // set by Run
 	sockets  sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
@@ -144,6 +154,7 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
+	s.bodies.most, s.bodies.refused = o.bodies(), s.refused
 	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
 	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
 	s.secret.read = s.Log.Secret

@@ -22,12 +22,26 @@ func RunlogBinary(t testing.TB) string {
 }
 
 var runlogBinary = sync.OnceValues(func() (string, error) {
-	return buildBinary("runlog", "./cmd/runlog")
+	return buildBinary("runlog", "./cmd/runlog", raceEnabled)
+})
+
+// PlainRunlogBinary returns one without the race detector, whose memory is what users see.
+func PlainRunlogBinary(t testing.TB) string {
+	t.Helper()
+	path, err := plainBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var plainBinary = sync.OnceValues(func() (string, error) {
+	return buildBinary("runlog", "./cmd/runlog", false)
 })
 
 // buildBinary builds into one place that all test processes share, where the go command sees what is up to date
 // already and does not link again, and copies from there under a lock: a rebuild must not hit a running binary.
-func buildBinary(name, pkg string) (string, error) {
+func buildBinary(name, pkg string, race bool) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -47,7 +61,7 @@ func buildBinary(name, pkg string) (string, error) {
 	defer unlock()
 	built := filepath.Join(shared, name)
 	args := []string{"build", "-o", built}
-	if raceEnabled {
+	if race {
 		built += "-race"
 		args = []string{"build", "-race", "-o", built}
 	}
