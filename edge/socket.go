@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,6 +32,7 @@ const (
 	closeRestart   = websocket.StatusServiceRestart
 	closeTryLater  = websocket.StatusTryAgainLater
 	openingTimeout = 10 * time.Second // for the first message
+	refusalTimeout = 5 * time.Second  // for the rest of one that is refused, and the client's goodbye
 	socketPing     = 20 * time.Second
 	maxCloseReason = 120 // bytes; a close frame has 125 in all
 	commandsAtOnce = 8
@@ -246,7 +248,7 @@ func (k *socket) close(err error) {
 	}
 	code, reason := websocket.StatusNormalClosure, "over"
 	switch {
-	case k.ctx.Err() != nil:
+	case k.ctx.Err() != nil, errors.Is(err, net.ErrClosed): // refuse has said so
 		return
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):

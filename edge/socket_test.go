@@ -3,7 +3,11 @@ package edge_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -201,7 +205,7 @@ func TestSocketCredentialsAndCloseCodes(t *testing.T) {
 		{"internal", "/v1/sessions/s/events", `{"token":"` + secret + `","include":"internal"}`, websocket.DialOptions{}, 4403},
 		{"no JSON", "/v1/sessions/s/events", `hello`, websocket.DialOptions{}, 4400},
 		{"unknown member", "/v1/sessions/s/events", `{"token":"` + secret + `","since":1}`, websocket.DialOptions{}, 4400},
-		{"too large", "/v1/sessions/s/events", strings.Repeat(" ", 300<<10), websocket.DialOptions{}, 1009},
+		{"too large", "/v1/sessions/s/events", strings.Repeat(" ", 4<<20), websocket.DialOptions{}, 1009},
 	} {
 		c := e.dial(test.path, test.opts)
 		if test.first != "" {
@@ -227,6 +231,34 @@ func TestSocketCredentialsAndCloseCodes(t *testing.T) {
 	}
 	if code := c.closed(); code != websocket.StatusUnsupportedData {
 		t.Errorf("a binary message: %d", code)
+	}
+}
+
+// A client that announces a message of a terabyte, and then sends no more of it than
+// is refused, holds its connection for a moment.
+func TestSocketThatNeverEndsItsMessage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.scribe("default", "s").write(started("r"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	handshake := "GET /v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+	const header, mask = "\x81\xff\x00\x00\x01\x00\x00\x00\x00\x00", "\x00\x00\x00\x00" // a text of 1<<40 bytes
+	if _, err := io.WriteString(conn, handshake+header+mask+strings.Repeat(" ", 300<<10)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	answer, err := io.ReadAll(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
+	if !strings.Contains(string(answer), "\x03\xf1") {
+		t.Errorf("there is no close code 1009 in %q", answer)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -20,13 +21,15 @@ import (
 func (k *socket) read() {
 	for {
 		kind, raw, err := k.conn.Read(k.ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, websocket.ErrMessageTooBig):
+			k.refuse(websocket.StatusMessageTooBig, "the message is too large")
+			return
+		case err != nil:
 			k.cancel(errClientLeft)
 			return
-		}
-		if kind != websocket.MessageText {
-			k.cancel(errClientLeft)
-			_ = k.conn.Close(websocket.StatusUnsupportedData, "messages are JSON texts")
+		case kind != websocket.MessageText:
+			k.refuse(websocket.StatusUnsupportedData, "messages are JSON texts")
 			return
 		}
 		select {
@@ -37,6 +40,16 @@ func (k *socket) read() {
 			return
 		}
 	}
+}
+
+// refuse closes the WebSocket for what its client has sent. For a moment it takes
+// what still comes: a connection that is closed on unread bytes is reset, and a
+// client that is not through with its message would get no code. Only then is the
+// stream ended, which aborts the connection.
+func (k *socket) refuse(code websocket.StatusCode, reason string) {
+	_ = k.out.SetReadDeadline(time.Now().Add(refusalTimeout))
+	_ = k.conn.Close(code, reason)
+	k.cancel(errClientLeft)
 }
 
 // keepAlive pings until stop is called; a client that does not answer within the time
