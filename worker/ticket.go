@@ -59,13 +59,20 @@ func (t *turn) giveUp(err error) {
 // and whoever has taken the session over meanwhile had this very ticket. head is
 // where the log ends if nobody did.
 func (t *turn) release(ctx context.Context, head eventlog.Head) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err := errors.Join(t.ticket.Release(ctx), t.lookAgain(ctx, head))
+	ctx = context.WithoutCancel(ctx)
+	// Each has its own time: a process that stood still in the first still does the second.
+	err := errors.Join(within(ctx, t.ticket.Release), within(ctx, func(ctx context.Context) error { return t.lookAgain(ctx, head) }))
 	if t.alarmed.Load() && err == nil {
-		err = t.w.log.StopAlarm(ctx, t.key, t.w.id)
+		err = within(ctx, func(ctx context.Context) error { return t.w.log.StopAlarm(ctx, t.key, t.w.id) })
 	}
 	return err
+}
+
+// within gives do ten seconds.
+func within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return do(ctx)
 }
 
 // lookAgain places a ticket if there is work that may have none.
