@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -71,7 +70,7 @@ func startLane(t testing.TB) *lane {
 		w.WaitReady(w.ready)
 	}
 	l.client = &runlog.Client{BaseURL: "http://" + addr, HTTP: &http.Client{Transport: &http.Transport{}}}
-	l.inspect(nats.URL())
+	l.inspect(nats.Node(0))
 	return l
 }
 
@@ -88,9 +87,9 @@ func (l *lane) startWorker(name, nats string) *worker {
 }
 
 // inspect opens the log for the test itself.
-func (l *lane) inspect(url string) {
+func (l *lane) inspect(nats *testservers.Node) {
 	l.t.Helper()
-	nc, err := eventlog.Connect(url, "crashtest")
+	nc, err := eventlog.Connect(nats.URL(), "crashtest")
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -100,7 +99,7 @@ func (l *lane) inspect(url string) {
 	if l.log, err = eventlog.Inspect(ctx, nc, eventlog.Options{}); err != nil {
 		l.t.Fatal(err)
 	}
-	l.pulse = startPulse(l.t, l.log)
+	l.pulse = startPulse(l.t, l.log.Ping, nats.Process, l.workers[0].Process, l.workers[1].Process)
 	l.auditor = audit.New(l.log, audit.Options{Grace: time.Nanosecond})
 }
 
@@ -140,48 +139,4 @@ func agentFiles(t testing.TB, ledger string) string {
 		}
 	}
 	return dir
-}
-
-// A pulse notices when a machine is so busy that everything stands still: the test
-// itself, or the server that all of it goes through.
-type pulse struct {
-	mu    sync.Mutex
-	beats []time.Time
-}
-
-const beat = 20 * time.Millisecond
-
-// startPulse beats as long as log answers, and the test goes on.
-func startPulse(t testing.TB, log *eventlog.Log) *pulse {
-	p := &pulse{}
-	tick := time.NewTicker(beat)
-	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(func() { tick.Stop(); stop() })
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = log.Ping(ctx) // it takes as long as it takes
-				p.mu.Lock()
-				p.beats = append(p.beats, time.Now())
-				p.mu.Unlock()
-			}
-		}
-	}()
-	return p
-}
-
-// worst is the longest time without a beat since then, beyond one beat.
-func (p *pulse) worst(since time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	worst, last := beat, since
-	for _, at := range p.beats {
-		if at.After(since) {
-			worst, last = max(worst, at.Sub(last)), at
-		}
-	}
-	return worst - beat
 }

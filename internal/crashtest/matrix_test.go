@@ -283,7 +283,7 @@ func random() attack {
 	names := slices.Sorted(maps.Keys(plots))
 	a.plot = names[rand.IntN(len(names))]
 	if a.harm == killed && rand.IntN(2) == 0 {
-		b := one(2) // the taker's first frames are sure to come
+		b := one(2) // the first frames of a taker, if there is one
 		a.again = &b
 	}
 	return a

@@ -75,10 +75,10 @@ func (l *lane) checkPause(t *testing.T, frames []eventlog.Frame, since time.Time
 			longest, last = max(longest, f.Time.Sub(last)), f.Time
 		}
 	}
-	stood := l.pulse.worst(since)
+	lost := l.pulse.lost(since, last)
 	t.Logf("the run stood still for %v", longest.Round(time.Millisecond))
-	if longest > bound+4*stood {
-		t.Errorf("the run stood still for %v, not %v at most (the machine for up to %v)", longest, bound, stood)
+	if longest > bound+lost {
+		t.Errorf("the run stood still for %v, not %v at most and the %v that the machine cost", longest, bound, lost)
 	}
 	if last.Equal(since) {
 		t.Error("the run did not go on")
