@@ -5,11 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +18,17 @@ import (
 
 // limit bounds one folder's tests; node's own limit for one file is shorter.
 const limit = 8 * time.Minute
+
+var errLate = errors.New("its time is over: where the machine is this busy, give go test a longer -timeout")
+
+// budget is the time for a folder. It ends before go test's own, whose panic would
+// not show what node has printed.
+func budget(t *testing.T) time.Duration {
+	if end, ok := t.Deadline(); ok {
+		return min(limit, time.Until(end)-5*time.Second)
+	}
+	return limit
+}
 
 // TestClients runs the tests of every folder that has some: one folder for each
 // protocol, an npm project of its own.
@@ -51,20 +62,18 @@ func TestClients(t *testing.T) {
 // run runs a folder's tests; what they print is shown if they fail.
 func run(t *testing.T, dir, stage string, argv []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), budget(t), errLate)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd, unbind := bound(ctx, t, argv)
+	defer unbind()
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "RUNLOG_STAGE="+stage, "NO_COLOR=1", "NODE_OPTIONS=")
 	if filepath.Clean(dir) == "remote" { // runlog is the client there
 		cmd.Env = append(cmd.Env, "RUNLOG_BINARY="+testservers.RunlogBinary(t))
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", dir, err, out)
+		t.Fatalf("%s: %v\n%s", dir, errors.Join(err, context.Cause(ctx)), out)
 	}
 	if bytes.Contains(out, []byte("tests 0")) {
 		t.Fatalf("%s: no test ran\n%s", dir, out)

@@ -17,7 +17,7 @@ for (const [version, HttpAgent] of Object.entries(clients)) {
       assert.equal(cuts, messages - 1)
       check(state, name, ends)
       const control = await offByOne(once, { only: (k) => k % 3 === 0 })
-      assert(control.wrong > control.cuts / 2, `coming back one message too early was noticed at ${control.wrong} of ${control.cuts} cuts`)
+      assert(control.wrong > control.early / 2, `coming back one message too early was noticed at ${control.wrong} of ${control.early} cuts`)
       assert.equal((await native(ids.threadId)).runs.length, name === 'subagent' ? 2 : 1, 'one run, however often it was asked for')
     })
   }

@@ -6,14 +6,18 @@ import { fresh } from '../lib/stage.mjs'
 /** The tools that the chats run themselves. */
 export const tools = [{ name: 'pick_date', description: 'asks', parameters: { type: 'object' } }]
 
-/** A chat with an agent; at() is the edge it speaks to at the moment. */
+/** A chat with an agent; at() is the edge it speaks to at the moment. onRun is told of the run that answers. */
 export function newChat(at, agent, options = {}) {
-  const { body, ...rest } = options
+  const { body, onRun, ...rest } = options
   const chat = new Chat({
     id: fresh('chat'),
     transport: new DefaultChatTransport({
       body: { agent, tools, ...body },
-      fetch: (path, init) => fetch(at() + path, init),
+      fetch: async (path, init) => {
+        const r = await fetch(at() + path, init)
+        onRun?.(r.headers.get('runlog-run-id'))
+        return r
+      },
     }),
     sendAutomaticallyWhen: (o) =>
       lastAssistantMessageIsCompleteWithToolCalls(o) || lastAssistantMessageIsCompleteWithApprovalResponses(o),

@@ -167,12 +167,16 @@ test('an edge that shuts down does not look like the end', async () => {
 })
 
 test('a client that goes away does not stop its run', async () => {
-  const chat = newChat(() => A, 'tools-live')
+  let named
+  const known = new Promise((ok) => { named = ok })
+  const chat = newChat(() => A, 'tools-held', { onRun: named })
   const ended = chat.sendMessage({ text: 'go' })
-  while (chat.status !== 'streaming') await new Promise((ok) => setTimeout(ok, 1))
-  while (!chat.messages.at(-1).parts.length) await new Promise((ok) => setTimeout(ok, 1))
-  const run = chat.messages.at(-1).id
+  const run = await known
+  const go = () => command({ kind: 'steer', session_id: chat.id, run_id: run })
+  await go()
+  while (!(chat.messages.at(-1).role === 'assistant' && chat.messages.at(-1).parts.length)) await new Promise((ok) => setTimeout(ok, 1))
   await chat.stop()
   await ended
+  await go()
   assert.equal((await runState(run)).status, 'completed')
 })

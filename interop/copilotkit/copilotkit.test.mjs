@@ -3,7 +3,7 @@ import { careless } from '../lib/quiet.mjs'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { everyCut } from '../lib/cuts.mjs'
-import { edges, fresh, runState, scenarios } from '../lib/stage.mjs'
+import { command, edges, fresh, runState, scenarios } from '../lib/stage.mjs'
 import { page, reload, seen } from './core.mjs'
 
 const [A, B] = edges
@@ -62,12 +62,15 @@ test('cut while a thread is read', () => careless(async () => {
 
 test('a page that is loaded while a run is under way follows it to its end', async () => {
   const [threadId, runId] = [fresh('thread'), fresh('run')]
-  const p = await page(A, 'tools-live', threadId)
+  const p = await page(A, 'cancel', threadId)
   p.agent.addMessage(hello)
   const running = p.core.runAgent({ agent: p.agent, runId })
-  await runState(runId, (s) => s.status === 'running')
-  const other = await reload(B, 'tools-live', threadId)
-  await running
+  await runState(runId, (s) => s.status === 'waiting_tool')
+  const other = await page(B, 'cancel', threadId)
+  const following = other.core.connectAgent({ agent: other.agent })
+  while (!other.types.includes('TOOL_CALL_END')) await new Promise((ok) => setTimeout(ok, 2))
+  await command({ kind: 'cancel', session_id: threadId, run_id: runId })
+  await Promise.all([running, following])
   assert.deepEqual(seen(other.agent), seen(p.agent))
   assert.equal(other.types.at(-1), 'RUN_FINISHED')
 })

@@ -76,7 +76,7 @@ for (const { name, ends } of scenarios) {
     }
     more[name]?.(state)
     const control = await offByOne((base) => join(base, at), { only: (k) => k % (name === 'large-result' ? 12 : 5) === 1 })
-    assert.equal(control.wrong, control.cuts, 'one message too early is noticed')
+    assert.equal(control.wrong, control.early, 'one message too early is noticed')
   })
 }
 

@@ -25,7 +25,7 @@ export class Proxy {
    * @param {boolean} [o.reset] cut by a reset, which also loses what the client has not read yet;
    *   else the client gets all of the last message, and then a body that ends too early
    * @param {number} [o.shred] send so many bytes at a time: readers must not count on whole messages
-   * @param {(req: {url: string, headers: object, body: Buffer}, ids: string[]) => void} [o.tamper]
+   * @param {(req: {url: string, headers: object, body: Buffer}, ids: string[]) => any} [o.tamper]
    *   changes what is asked of the edge; ids are those of the messages that were passed on
    * @param {string[]} [o.to] edges, in turn
    * @param {boolean} [o.sockets] pass WebSockets

@@ -64,7 +64,7 @@ for (const { name, ends } of scenarios) {
     more[name]?.(state)
     assert.equal((await native(`/v1/sessions/${end.session_id}`)).runs.length, name === 'subagent' ? 2 : 1, 'one run, however often it was called')
     const control = await offByOne(once, { only: (k) => k > 2 && k % 6 === 1 })
-    assert.equal(control.wrong, control.cuts, 'one message too early is noticed')
+    assert.equal(control.wrong, control.early, 'one message too early is noticed')
   })
 }
 
