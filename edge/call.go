@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
@@ -34,11 +35,12 @@ type call struct {
 	bytes   int64
 
 	method, path string
-	parks        bool           // the connection can be taken over from its HTTP server
-	closes       bool           // the client wants it closed after the answer
-	old          bool           // HTTP/1.0: the end of the connection is that of the body
-	body         *paced         // nil: there is none
-	share        bodyShare      // what the body takes
+	parks        bool      // the connection can be taken over from its HTTP server
+	closes       bool      // the client wants it closed after the answer
+	old          bool      // HTTP/1.0: the end of the connection is that of the body
+	body         *paced    // nil: there is none
+	share        bodyShare // what the body takes
+	opening      atomic.Pointer[openings]
 	parked       *stream.Parked // has been, and goes on when the handler has returned
 	ends         []func()       // what is given back when a call that was parked is over
 }
@@ -109,6 +111,12 @@ func (a *answer) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(a.ResponseWriter).SetWriteDeadline(t)
 }
 
+// FlushError is what http.ResponseController calls.
+func (a *answer) FlushError() error {
+	defer a.call.headerLeft()
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
 // Unwrap leads http.ResponseController to the connection.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
@@ -171,6 +179,7 @@ func requestID(r *http.Request) string {
 // a 500, or aborts it where it has begun.
 func (s *Server) conclude(w http.ResponseWriter, c *call) {
 	thrown := recover()
+	c.headerLeft()
 	if thrown != nil && thrown != any(http.ErrAbortHandler) {
 		c.err = fmt.Errorf("panic: %v", thrown)
 		s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))

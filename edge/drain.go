@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -18,6 +19,7 @@ func (s *Server) shutDown(srv *http.Server) error {
 	s.spread = drainSpread(s.streams.Load(), s.opts.DrainRate, s.opts.DrainPeriod)
 	s.endStream(errDraining)
 	s.hub.Abort(errDraining, s.inTurn)
+	s.openings.end(openingGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), s.spread+s.opts.DrainPeriod)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
@@ -36,4 +38,58 @@ func drainSpread(streams int64, rate int, most time.Duration) time.Duration {
 // all clients of an edge that is restarted would come to the others at once.
 func (s *Server) inTurn(end func()) {
 	time.AfterFunc(rand.N(s.spread+1), end)
+}
+
+// openings counts the streams whose header has not left yet. What leaves once the
+// HTTP server shuts down says "Connection: close", and where it says so undici, which
+// is the fetch of Node.js, takes an aborted stream for one that is whole.
+type openings struct {
+	mu    sync.Mutex
+	count int
+	ended bool
+	none  chan struct{} // closed when they have ended and none is left
+}
+
+// openingGrace is how long the header of a stream may take that has begun.
+const openingGrace = time.Second
+
+// begin counts a stream in, until its header has left; false: no stream begins now.
+func (o *openings) begin(c *call) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return false
+	}
+	o.count++
+	c.opening.Store(o)
+	return true
+}
+
+func (o *openings) left() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.count--; o.ended && o.count == 0 {
+		close(o.none)
+	}
+}
+
+// end has no more streams begin, and waits a moment for those that do.
+func (o *openings) end(grace time.Duration) {
+	o.mu.Lock()
+	o.ended, o.none = true, make(chan struct{})
+	if o.count == 0 {
+		close(o.none)
+	}
+	o.mu.Unlock()
+	select {
+	case <-o.none:
+	case <-time.After(grace):
+	}
+}
+
+// headerLeft says that the client has been sent the answer's header, or will not be.
+func (c *call) headerLeft() {
+	if o := c.opening.Swap(nil); o != nil {
+		o.left()
+	}
 }

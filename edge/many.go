@@ -107,13 +107,9 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 }
 
 func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, t stream.Transport, at stream.Positions, viewers []*stream.Viewer, history bool) error {
-	h := w.Header()
-	h.Set("Content-Type", t.ContentType())
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusOK)
-	s.metrics.streams.Inc()
+	if err := s.beginStream(w, c, t); err != nil {
+		return err
+	}
 	if !history {
 		var leave context.CancelFunc
 		ctx, leave = attended(ctx)

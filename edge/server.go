@@ -131,6 +131,7 @@ type Server struct {
 	tenants   quotas
 	addresses quotas
 
+	openings  openings
 	draining  atomic.Bool
 	streams   atomic.Int64
 	drain     context.Context // ended with errDraining when streams must go

@@ -170,14 +170,25 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *s
 		w.WriteHeader(http.StatusNoContent)
 		return over, nil
 	}
-	h.Set("Content-Type", req.Transport.ContentType())
+	h.Set("Runlog-Session-Id", headerText(req.Key.Session))
+	return false, s.beginStream(w, c, req.Transport)
+}
+
+// beginStream answers with the header of a stream, or not at all: what the request
+// wants may have been begun, so that a 503 would not be true.
+func (s *Server) beginStream(w http.ResponseWriter, c *call, t stream.Transport) error {
+	if !c.started && !s.openings.begin(c) { // a WebSocket's header has left
+		c.started = true
+		return errDraining
+	}
+	h := w.Header()
+	h.Set("Content-Type", t.ContentType())
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Runlog-Session-Id", headerText(req.Key.Session))
 	w.WriteHeader(http.StatusOK)
 	s.metrics.streams.Inc()
-	return false, nil
+	return nil
 }
 
 // streamOver notes how a stream ended.
