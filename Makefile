@@ -5,6 +5,7 @@ P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 PKG ?= ./...
 SOAKTIME ?= 10m
 CHAOSTIME ?= 5m
+CHURNTIME ?= 2m
 FUZZTIME ?= 10s
 
 .PHONY: build test check bench soak fuzz tools servers services fmt up down
@@ -31,11 +32,14 @@ fmt:
 bench: build servers
 	cd bench && go run ./cmd/figures
 
-# Workers are killed and paused at every frame of a run, which takes some 12 minutes on two processors, then at random for
-# SOAKTIME. Then a cluster suffers under fifty sessions for CHAOSTIME: half an hour in all.
+# Workers are killed and paused at every frame of a run, which takes some 10 minutes on two processors, then at random for
+# SOAKTIME. Then a cluster suffers under fifty sessions for CHAOSTIME, clients come and go for CHURNTIME, and edges are
+# restarted under 3000 of them: half an hour in all.
 soak: servers
 	RUNLOG_SOAK=$(SOAKTIME) go test -vet=off -count=1 -timeout 3h -run TestCrashMatrix ./internal/crashtest
 	RUNLOG_CHAOS=$(CHAOSTIME) go test -vet=off -count=1 -timeout 1h -run TestAClusterBearsItsFaults ./internal/systemtest
+	RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestChurn ./edge/stream
+	RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestEdgesRestartUnderLoad ./deploy
 
 # Every fuzz target for FUZZTIME.
 fuzz:

@@ -162,6 +162,7 @@ func unavailable(err error) error {
 
 // Error codes of JetStream that mean something here.
 const (
+	errNoPeers       = 10005 // for the replicas
 	errWrongLast     = 10071 // the fence: look who wrote
 	errInProcess     = 10164 // another append of the subject is under way: try again
 	errSameInProcess = 10158 // a message with the same id is under way: try again

@@ -151,12 +151,14 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 
 // patiently tries until it gets an answer. A stream that many processes set up
 // at once, or whose leader is being elected, answers nobody: each try is short.
+// Nodes that are not there yet, or not at the moment, are waited for.
 func patiently(ctx context.Context, try func(ctx context.Context) error) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		short, cancel := context.WithTimeout(ctx, setUpTry)
 		err := try(short)
 		cancel()
-		if !errors.Is(unavailable(err), ErrUnavailable) || ctx.Err() != nil {
+		offline := apiCode(err) == errNoPeers && strings.Contains(err.Error(), "offline")
+		if !offline && !errors.Is(unavailable(err), ErrUnavailable) || ctx.Err() != nil {
 			return err
 		}
 		if sleep(ctx, wait) != nil {
