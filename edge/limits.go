@@ -140,14 +140,14 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 // enter counts a stream in, or says why there is no room for it; leave counts it
 // out.
 func (s *Server) enter(ctx context.Context) (leave func(), err error) {
-	if err := s.overload(); err != nil {
+	tenant, address := whose(ctx)
+	if err := s.overload(tenant); err != nil {
 		return nil, err
 	}
 	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
 		s.streams.Add(-1)
 		return nil, s.refused("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
 	}
-	tenant, address := whose(ctx)
 	leaveTenant, ok := s.tenants.open(tenant)
 	if !ok {
 		s.streams.Add(-1)

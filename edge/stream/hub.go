@@ -16,7 +16,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -79,8 +78,7 @@ type Hub struct {
 	log   *eventlog.Log
 	live  *eventlog.Live
 	opts  Options
-	pages chan struct{} // bounds how many pages are read at once
-	queue atomic.Int64  // viewers that do so or wait for it
+	pages turns // of viewers that read the log or wait for it
 	rings budget
 	began time.Time
 	told  queue // rows of parked viewers that have something to do
@@ -95,7 +93,8 @@ type Hub struct {
 // New returns a hub on a log and its follower, which somebody runs.
 func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
-	h := &Hub{log: log, live: live, opts: opts, pages: make(chan struct{}, opts.PageReaders), topics: map[eventlog.Key]*topic{}}
+	h := &Hub{log: log, live: live, opts: opts, topics: map[eventlog.Key]*topic{}}
+	h.pages.init(opts.PageReaders)
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.rings.init(opts.RingTotal)
 	h.began = time.Now()
@@ -257,9 +256,9 @@ func (h *Hub) Close() {
 	}
 }
 
-// Busy reports whether so many viewers are catching up that more had better go
-// elsewhere.
-func (h *Hub) Busy() bool { return int(h.queue.Load()) >= h.opts.PageQueue }
+// Busy reports whether so many viewers are catching up, some of them the tenant's
+// own, that more of its had better go elsewhere.
+func (h *Hub) Busy(tenant string) bool { return h.pages.full(tenant, h.opts.PageQueue) }
 
 // Topics is the number of sessions watched.
 func (h *Hub) Topics() int {

@@ -46,14 +46,11 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 }
 
 func (v *Viewer) readNow(ctx context.Context, head eventlog.Head) page {
-	v.hub.queue.Add(1)
-	defer v.hub.queue.Add(-1)
-	select {
-	case v.hub.pages <- struct{}{}:
-		defer func() { <-v.hub.pages }()
-	case <-ctx.Done():
-		return page{err: context.Cause(ctx)}
+	done, err := v.hub.pages.take(ctx, v.req.Key.Tenant)
+	if err != nil {
+		return page{err: err}
 	}
+	defer done()
 	from := v.page
 	if from.Seq != v.at.Seq {
 		from = eventlog.Head{Seq: v.at.Seq}

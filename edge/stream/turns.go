@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"context"
+	"sync"
+)
+
+// turns lets some viewers read the log at once, and the others wait. Tenants take
+// turns: one with thousands of viewers that catch up holds up another's by a read, not
+// by all of theirs. Safe for concurrent use.
+type turns struct {
+	mu    sync.Mutex
+	free  int
+	all   int              // viewers that read or wait
+	lines map[string]*line // of tenants with such viewers
+	next  []*line          // lines with somebody in it, in their order
+}
+
+// A line is a tenant's viewers.
+type line struct {
+	all   int // that read or wait
+	queue []*waiter
+}
+
+type waiter struct {
+	turn chan struct{} // closed when it has come
+	gone bool          // does not wait any more
+}
+
+func (t *turns) init(atOnce int) { t.free, t.lines = atOnce, map[string]*line{} }
+
+// take waits for a turn, which done gives back.
+func (t *turns) take(ctx context.Context, tenant string) (done func(), err error) {
+	t.mu.Lock()
+	l := t.enter(tenant)
+	done = func() { t.leave(tenant, l) }
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return done, nil
+	}
+	w := &waiter{turn: make(chan struct{})}
+	if l.queue = append(l.queue, w); len(l.queue) == 1 {
+		t.next = append(t.next, l)
+	}
+	t.mu.Unlock()
+	select {
+	case <-w.turn:
+		return done, nil
+	case <-ctx.Done():
+		t.giveUp(tenant, l, w)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// enter counts a viewer in. The caller holds mu.
+func (t *turns) enter(tenant string) *line {
+	l := t.lines[tenant]
+	if l == nil {
+		l = &line{}
+		t.lines[tenant] = l
+	}
+	t.all++
+	l.all++
+	return l
+}
+
+func (t *turns) leave(tenant string, l *line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.out(tenant, l)
+	t.pass()
+}
+
+func (t *turns) giveUp(tenant string, l *line, w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.out(tenant, l)
+	select {
+	case <-w.turn: // it had just come
+		t.pass()
+	default:
+		w.gone = true
+	}
+}
+
+// out counts a viewer out. The caller holds mu.
+func (t *turns) out(tenant string, l *line) {
+	t.all--
+	if l.all--; l.all == 0 {
+		delete(t.lines, tenant)
+	}
+}
+
+// pass gives a turn to whoever is first in the next line. The caller holds mu.
+func (t *turns) pass() {
+	for len(t.next) > 0 {
+		l := t.next[0]
+		t.next = t.next[1:]
+		w := l.first()
+		if len(l.queue) > 0 {
+			t.next = append(t.next, l)
+		}
+		if w != nil {
+			close(w.turn)
+			return
+		}
+	}
+	t.free++
+}
+
+// first takes whoever still waits out of the line.
+func (l *line) first() *waiter {
+	for len(l.queue) > 0 {
+		w := l.queue[0]
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+		if !w.gone {
+			return w
+		}
+	}
+	return nil
+}
+
+// full reports whether most viewers read or wait, some of them a tenant's own.
+func (t *turns) full(tenant string, most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all >= most && t.lines[tenant] != nil
+}
