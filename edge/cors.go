@@ -13,7 +13,7 @@ import (
 
 // exposed are the headers that scripts of other origins may read.
 const exposed = "Location, Content-Location, ETag, Content-Range, Accept-Ranges, Content-Disposition, Retry-After, " +
-	"RateLimit, RateLimit-Policy, X-Request-Id, Runlog-Next-Cursor, Runlog-Run-Id, Runlog-Session-Id, Runlog-Trace-Id, Mcp-Session-Id"
+	"RateLimit, RateLimit-Policy, X-Request-Id, Runlog-Next-Cursor, Runlog-Run-Id, Runlog-Session-Id, Runlog-Trace-Id, Mcp-Session-Id, X-Vercel-AI-UI-Message-Stream"
 
 // cors lets web pages of allowed origins call, and answers their preflights:
 // then it returns true. Cookies are let through for pages of origins that are named;

@@ -2,6 +2,7 @@ package edge_test
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -163,7 +164,14 @@ func TestPreflight(t *testing.T) {
 		t.Errorf("another origin is allowed: %q", got)
 	}
 	got := e.do("GET", "/v1/agents", "", "Origin", "https://app.example") // 401, and readable
-	if !strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "Location") || got.Header.Get("Access-Control-Allow-Origin") == "" {
+	if got.Header.Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("%v", got.Header)
+	}
+	exposed := strings.Split(got.Header.Get("Access-Control-Expose-Headers"), ", ")
+	for _, name := range []string{"Location", "Content-Location", "ETag", "Content-Range", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
+		"Runlog-Run-Id", "Runlog-Session-Id", "Runlog-Trace-Id", "Mcp-Session-Id", "X-Vercel-AI-UI-Message-Stream"} {
+		if !slices.Contains(exposed, name) {
+			t.Errorf("pages of other origins cannot read %s", name)
+		}
 	}
 }
