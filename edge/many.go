@@ -84,7 +84,7 @@ func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
 func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.Positions, base stream.Request) ([]*stream.Viewer, error) {
 	c.note("sessions", strconv.Itoa(len(ids)))
 	viewers := make([]*stream.Viewer, len(ids))
-	g := new(errgroup.Group)
+	g, ctx := errgroup.WithContext(ctx) // what fails for one session is not waited for in the others
 	g.SetLimit(16)
 	for i, id := range ids {
 		g.Go(func() error {
