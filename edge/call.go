@@ -249,7 +249,7 @@ func (s *Server) record(c *call) {
 	if c.ended != "" {
 		attrs = append(attrs, slog.String("ended", c.ended))
 	}
-	if c.err != nil && !errors.Is(c.err, errAborted) {
+	if c.err != nil && (!errors.Is(c.err, errAborted) || c.ended == endedOtherwise) {
 		attrs = append(attrs, slog.String("err", c.err.Error()))
 	}
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)

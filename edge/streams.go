@@ -226,8 +226,11 @@ func ending(err error, history bool) string {
 	case errors.Is(err, context.Canceled):
 		return "client"
 	}
-	return "connection"
+	return endedOtherwise
 }
 
+// endedOtherwise is how a stream ends that nobody meant to end: the record says why.
+const endedOtherwise = "connection"
+
 // endings lists what ending returns.
-var endings = []string{"history", "run_over", "drain", "slow_client", "log", "client", "connection"}
+var endings = []string{"history", "run_over", "drain", "slow_client", "log", "client", endedOtherwise}

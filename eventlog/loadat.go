@@ -17,14 +17,19 @@ func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq) (*event.Session,
 	return event.NewSession(k.Session), ctx.Err()
 }
 
-// CatchTo applies to a fold what it lacks through seq, which is at most head's.
-// ErrGone if the log begins later.
+// CatchTo applies to a fold what it lacks through seq, which is at most head's. It is
+// for what viewers are told: an event that cannot be read is passed over, as it is
+// wherever else they see it. ErrGone if the log begins later.
 func (l *Log) CatchTo(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head) error {
+	return l.apply(ctx, k, s, seq, head, Frame.readable)
+}
+
+func (l *Log) apply(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head, decode func(Frame) ([]event.Event, error)) error {
 	for f, err := range l.Read(ctx, k, s.Seq, head) {
 		if err != nil {
 			return err
 		}
-		events, err := f.Events()
+		events, err := decode(f)
 		if err != nil {
 			return err
 		}

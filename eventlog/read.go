@@ -80,6 +80,26 @@ func (f Frame) Events() ([]event.Event, error) {
 	return events, nil
 }
 
+// readable decodes the frame, one event for each seq: of one that cannot be read, or
+// is not there, that is all there is.
+func (f Frame) readable() ([]event.Event, error) {
+	events := make([]event.Event, int(f.Last-f.First)+1)
+	for i := range events {
+		events[i].Seq = f.First + event.Seq(i)
+	}
+	i := 0
+	for line := range f.Lines() {
+		if i == len(events) {
+			break
+		}
+		if e, err := event.Decode(line); err == nil && e.Seq == events[i].Seq {
+			events[i] = e
+		}
+		i++
+	}
+	return events, nil
+}
+
 // stored is a message as the leader gives it.
 type stored struct {
 	Subject string    `json:"subject"`

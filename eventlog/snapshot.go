@@ -121,7 +121,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 
 // Catch applies to a fold what it lacks up to head.
 func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
-	return l.CatchTo(ctx, k, s, head.Seq, head)
+	return l.apply(ctx, k, s, head.Seq, head, Frame.Events)
 }
 
 // snapshot returns the stored fold if it can be used, else nil: then the events

@@ -151,6 +151,36 @@ func TestViewersAtSeveralPlacesReadTheLogLittle(t *testing.T) {
 	}
 }
 
+// An event that cannot be read is passed over, whether the session before what is
+// shown is in the ring or has to be read from the log.
+func TestAnEventThatCannotBeReadStopsNoDialect(t *testing.T) {
+	list := answers(3)
+	s := newFoldedSession(t, list)
+	head := s.topic.look(0, nil).head
+	broken := nats.NewMsg("log.0." + key.Tenant + "." + key.Session)
+	broken.Header.Set("Runlog-Seq", fmt.Sprintf("%d-%d", head.Seq+1, head.Seq+2))
+	broken.Header.Set("Nats-Expected-Last-Subject-Sequence", fmt.Sprint(head.Pos))
+	broken.Data = []byte("{\"v\":2\n")
+	if _, err := s.nc.RequestMsg(broken, patience); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what cannot be read", func() bool { return s.topic.look(0, nil).head.Seq == head.Seq+2 })
+	head = s.topic.look(0, nil).head
+	w := s.hub.log.Writer(key, head)
+	defer w.Close()
+	write(t, w, event.MessageStarted, event.RunCompleted)
+	for _, after := range []event.Seq{0, head.Seq} {
+		for _, d := range []dialect.Dialect{parts.Dialect{}, langgraph.Dialect{}} {
+			h := New(s.hub.log, s.hub.log.NewLive(), Options{}) // which has nothing of it
+			body := serve(t, h, Request{Dialect: d, Transport: SSE{}, NoFollow: true, After: Position{Seq: after}})
+			if id := fmt.Sprintf("id: %d\n", head.Seq+2); !strings.Contains(body, id) {
+				t.Errorf("%s after %d does not come to the end:\n%s", d.Name(), after, body)
+			}
+			h.Close()
+		}
+	}
+}
+
 // Two sub-agents speak in turns: whose they are is asked of the log once, wherever the
 // viewers are.
 func TestWhoseSubAgentsAreIsAskedOnce(t *testing.T) {
