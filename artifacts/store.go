@@ -7,6 +7,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,12 +144,8 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultMaxBytes
-	}
-	if o.PartBytes == 0 {
-		o.PartBytes = defaultPartBytes
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
+	o.PartBytes = cmp.Or(o.PartBytes, defaultPartBytes)
 	o.PartBytes = max(o.PartBytes, int(min(o.MaxBytes/maxParts+1, maxPartBytes)))
 	if o.MaxBytes < 0 || o.PartBytes < minPartBytes || o.PartBytes > maxPartBytes {
 		return o, fmt.Errorf("artifacts options: MaxBytes %d, PartBytes %d: want MaxBytes >= 0 and PartBytes of 5 MiB to 1 GiB", o.MaxBytes, o.PartBytes)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,8 @@ type Report struct {
 
 // New returns an Auditor.
 func New(log *eventlog.Log, opts Options) *Auditor {
-	if opts.Grace == 0 {
-		opts.Grace = 3 * log.Lease()
-	}
-	if opts.Parallel == 0 {
-		opts.Parallel = 4
-	}
+	opts.Grace = cmp.Or(opts.Grace, 3*log.Lease())
+	opts.Parallel = cmp.Or(opts.Parallel, 4)
 	return &Auditor{log: log, opts: opts, seed: maphash.MakeSeed()}
 }
 

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,7 +135,7 @@ func (s *Server) onlyAgent(ctx context.Context) (string, error) {
 		s.agents.setOnly(demoAgent)
 		return demoAgent, nil
 	}
-	p := bad("agent", "name an agent; known: %s", orWord(strings.Join(names, ", "), "none, since no worker has announced one"))
+	p := bad("agent", "name an agent; known: %s", cmp.Or(strings.Join(names, ", "), "none, since no worker has announced one"))
 	p.Known = names
 	return "", p
 }
@@ -147,7 +148,7 @@ func (s *Server) unknownAgent(ctx context.Context, name string) error {
 		return err
 	}
 	p := problem(http.StatusNotFound, event.CodeNotFound, "there is no agent %q; known: %s", name,
-		orWord(strings.Join(names, ", "), "none, since no worker has announced one"))
+		cmp.Or(strings.Join(names, ", "), "none, since no worker has announced one"))
 	p.Param, p.Known = "agent", names
 	return p
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -88,7 +89,7 @@ func jsonProblem(body []byte, at int64, err error) *Problem {
 		return bad("", "malformed JSON at line %d, column %d: the body ends too early", line, column)
 	case errors.As(err, &kind):
 		line, column := place(body, kind.Offset)
-		return bad(kind.Field, "line %d, column %d: %s cannot be a JSON %s", line, column, orWord(kind.Field, "the body"), kind.Value)
+		return bad(kind.Field, "line %d, column %d: %s cannot be a JSON %s", line, column, cmp.Or(kind.Field, "the body"), kind.Value)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		name = strings.Trim(name, `"`)
@@ -103,13 +104,6 @@ func place(body []byte, offset int64) (line, column int) {
 	before := body[:min(max(offset, 0), int64(len(body)))]
 	last := bytes.LastIndexByte(before, '\n')
 	return 1 + bytes.Count(before, []byte("\n")), max(len(before)-last-1, 1)
-}
-
-func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
 }
 
 // writeJSON answers with a value.

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (c *call) fail(w http.ResponseWriter, r *http.Request, err error) {
 	c.err = err
 	p := toProblem(err)
 	if c.started || p.Status == http.StatusServiceUnavailable && resumesSSE(r) {
-		c.status = orDefault(c.status, p.Status)
+		c.status = cmp.Or(c.status, p.Status)
 		panic(http.ErrAbortHandler)
 	}
 	writeProblem(w, p)

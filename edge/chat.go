@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 
@@ -69,7 +70,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := decode(body, &req); err != nil {
 		return err
 	}
-	format := orWord(r.URL.Query().Get("format"), "openai")
+	format := cmp.Or(r.URL.Query().Get("format"), "openai")
 	if err := checkFormat(format); err != nil {
 		return err
 	}

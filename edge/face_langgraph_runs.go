@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -261,7 +262,7 @@ func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request, _ *cal
 		return err
 	}
 	from := min(max(in.Offset, 0), len(list))
-	writeJSON(w, http.StatusOK, list[from:min(from+orDefault(max(in.Limit, 0), 10), len(list))])
+	writeJSON(w, http.StatusOK, list[from:min(from+cmp.Or(max(in.Limit, 0), 10), len(list))])
 	return nil
 }
 

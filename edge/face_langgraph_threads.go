@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,7 +308,7 @@ func (s *Server) threadHistory(w http.ResponseWriter, r *http.Request, c *call) 
 	if json.Unmarshal(in.Before, &before.ID) != nil {
 		_ = json.Unmarshal(in.Before, &before) // absent, or a config of a graph's
 	}
-	limit := min(orDefault(in.Limit, 10), maxStates)
+	limit := min(cmp.Or(in.Limit, 10), maxStates)
 	list := []graphState{}
 	for _, st := range statesOf(fold) {
 		if in.Checkpoint.NS == "" && (before.ID == "" || st.Checkpoint.ID < before.ID) && len(list) < limit {
@@ -364,7 +365,7 @@ func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	list := []graphThread{}
-	limit := min(orDefault(in.Limit, 10), maxThreads)
+	limit := min(cmp.Or(in.Limit, 10), maxThreads)
 	for _, id := range ids {
 		fold, err := s.threadFold(r.Context(), c, id)
 		if errors.Is(err, eventlog.ErrGone) {

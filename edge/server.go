@@ -4,6 +4,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -79,20 +80,20 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	o.MaxBody = orDefault(o.MaxBody, 256<<10)
-	o.MaxUpload = orDefault(o.MaxUpload, 256<<20)
-	o.MaxHeader = orDefault(o.MaxHeader, 32<<10)
-	o.HeaderTimeout = orDefault(o.HeaderTimeout, 10*time.Second)
-	o.BodyTimeout = orDefault(o.BodyTimeout, 30*time.Second)
-	o.MaxStreams = orDefault(o.MaxStreams, 50_000)
-	o.MaxConns = orDefault(o.MaxConns, 60_000)
+	o.MaxBody = cmp.Or(o.MaxBody, 256<<10)
+	o.MaxUpload = cmp.Or(o.MaxUpload, 256<<20)
+	o.MaxHeader = cmp.Or(o.MaxHeader, 32<<10)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 50_000)
+	o.MaxConns = cmp.Or(o.MaxConns, 60_000)
 	if o.Memory > 0 {
-		o.Stream.RingTotal = orDefault(o.Stream.RingTotal, int(o.Memory/4))
+		o.Stream.RingTotal = cmp.Or(o.Stream.RingTotal, int(o.Memory/4))
 	}
-	o.SocketPing = orDefault(o.SocketPing, socketPing)
-	o.MaxWait = orDefault(o.MaxWait, 5*time.Minute)
-	o.DrainRate = orDefault(o.DrainRate, 1000)
-	o.DrainPeriod = orDefault(o.DrainPeriod, 10*time.Second)
+	o.SocketPing = cmp.Or(o.SocketPing, socketPing)
+	o.MaxWait = cmp.Or(o.MaxWait, 5*time.Minute)
+	o.DrainRate = cmp.Or(o.DrainRate, 1000)
+	o.DrainPeriod = cmp.Or(o.DrainPeriod, 10*time.Second)
 }
 
 // bodies is what bodies that are read at once take at most; decoded they are some times
@@ -102,13 +103,6 @@ func (o *Options) bodies() int64 {
 		return o.Memory / 8
 	}
 	return 256 << 20
-}
-
-func orDefault[T int | int64 | time.Duration](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // A Server is an edge. New starts nothing.

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"slices"
@@ -62,15 +63,12 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 // over the URL that it began with: the header, or the parameter of EventSource's
 // polyfills.
 func cursor(r *http.Request) string {
-	if id := reconnected(r); id != "" {
-		return id
-	}
 	q := r.URL.Query()
-	return orWord(q.Get("after"), q.Get("last_event_id"))
+	return cmp.Or(reconnected(r), q.Get("after"), q.Get("last_event_id"))
 }
 
 func reconnected(r *http.Request) string {
-	return orWord(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("lastEventId"))
+	return cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("lastEventId"))
 }
 
 // transport chooses by Accept; a client that takes anything gets def.

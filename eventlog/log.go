@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,18 +91,10 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Log, error) {
 const defaultLease = 15 * time.Second
 
 func (o *Options) setDefaults() {
-	if o.Partitions == 0 {
-		o.Partitions = 1
-	}
-	if o.Replicas == 0 {
-		o.Replicas = 1
-	}
-	if o.Lease == 0 {
-		o.Lease = defaultLease
-	}
-	if o.RunsKept == 0 {
-		o.RunsKept = 72 * time.Hour
-	}
+	o.Partitions = cmp.Or(o.Partitions, 1)
+	o.Replicas = cmp.Or(o.Replicas, 1)
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.RunsKept = cmp.Or(o.RunsKept, 72*time.Hour)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -66,18 +67,10 @@ type Observer struct {
 
 // New starts nothing.
 func New(source Source, db *catalog.DB, o Options) *Recorder {
-	if o.Name == "" {
-		o.Name = event.NewID("recorder")
-	}
-	if o.Batch == 0 {
-		o.Batch = 500
-	}
-	if o.Wait == 0 {
-		o.Wait = 50 * time.Millisecond
-	}
-	if o.Lease == 0 {
-		o.Lease = 6 * time.Second
-	}
+	o.Name = cmp.Or(o.Name, event.NewID("recorder"))
+	o.Batch = cmp.Or(o.Batch, 500)
+	o.Wait = cmp.Or(o.Wait, 50*time.Millisecond)
+	o.Lease = cmp.Or(o.Lease, 6*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

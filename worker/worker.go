@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,15 +67,9 @@ type Worker struct {
 
 // New returns a worker for the given agents.
 func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agent, opts Options) *Worker {
-	if opts.Slots == 0 {
-		opts.Slots = 64
-	}
-	if opts.Grace == 0 {
-		opts.Grace = 10 * time.Second
-	}
-	if opts.Elsewhere == 0 {
-		opts.Elsewhere = 5 * time.Minute
-	}
+	opts.Slots = cmp.Or(opts.Slots, 64)
+	opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
+	opts.Elsewhere = cmp.Or(opts.Elsewhere, 5*time.Minute)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

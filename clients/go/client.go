@@ -2,6 +2,7 @@ package runlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,7 +115,7 @@ func (r request) to(ctx context.Context, edge, key string) (*http.Request, error
 // send asks one edge once. Any 2xx or 206 is returned with its body open; any
 // other answer is an *Error.
 func (c *Client) send(ctx context.Context, edge string, r request) (*http.Response, error) {
-	idle := orDefault(r.idle, orDefault(c.Idle, 45*time.Second))
+	idle := cmp.Or(r.idle, c.Idle, 45*time.Second)
 	ctx, watch := newWatch(ctx, idle)
 	req, err := r.to(ctx, edge, c.Key)
 	if err != nil {
@@ -181,11 +182,4 @@ func (c *Client) callOnce(ctx context.Context, edge string, r request, out any) 
 		return permanent{fmt.Errorf("answer of %s%s: %w", edge, r.path, err)}
 	}
 	return nil
-}
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
 }

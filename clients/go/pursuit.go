@@ -1,6 +1,7 @@
 package runlog
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -69,7 +70,7 @@ func (p *pursuit) again(ctx context.Context, cause error) error {
 	return sleep(ctx, wait)
 }
 
-func (p *pursuit) patience() time.Duration { return orDefault(p.c.Patience, 2*time.Minute) }
+func (p *pursuit) patience() time.Duration { return cmp.Or(p.c.Patience, 2*time.Minute) }
 
 // worth reports whether another try can end differently. An edge that was never
 // reached is an address to correct, so a first round of refusals is enough.
@@ -100,8 +101,8 @@ func unreachable(err error) bool {
 // short; each round doubles it. Retry-After is kept to where it would be asked
 // again, and for a rate limit everywhere.
 func (p *pursuit) wait(cause error) time.Duration {
-	least := max(p.retry, orDefault(p.c.MinDelay, 250*time.Millisecond))
-	most := max(least, orDefault(p.c.MaxDelay, 10*time.Second))
+	least := max(p.retry, cmp.Or(p.c.MinDelay, 250*time.Millisecond))
+	most := max(least, cmp.Or(p.c.MaxDelay, 10*time.Second))
 	round := min((p.fails-1)/len(p.edges), 16)
 	wait := min(least<<round, most)
 	endOfRound := p.fails%len(p.edges) == 0

@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,15 +81,9 @@ type answer struct {
 
 // NewGate returns a gate; keys may be nil for an installation without catalog.
 func NewGate(keys Keys, opts Options) *Gate {
-	if opts.TTL == 0 {
-		opts.TTL = time.Minute
-	}
-	if opts.Negative == 0 {
-		opts.Negative = 10 * time.Second
-	}
-	if opts.Max == 0 {
-		opts.Max = 10_000
-	}
+	opts.TTL = cmp.Or(opts.TTL, time.Minute)
+	opts.Negative = cmp.Or(opts.Negative, 10*time.Second)
+	opts.Max = cmp.Or(opts.Max, 10_000)
 	return &Gate{keys: keys, opts: opts, valid: map[catalog.KeyHash]answer{}, invalid: map[catalog.KeyHash]answer{}}
 }
 

@@ -6,6 +6,7 @@ package agui
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,9 +68,7 @@ func New(o Options) *Agent {
 	if o.Idle <= 0 {
 		o.Idle = 2 * time.Minute
 	}
-	if o.Protocol == "" {
-		o.Protocol = Protocol
-	}
+	o.Protocol = cmp.Or(o.Protocol, Protocol)
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true // what is compressed comes late
 	return &Agent{o, &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
