@@ -122,15 +122,9 @@ func (in *aguiInput) unknown(fold *event.Session) ([]inputMessage, error) {
 }
 
 func (m *aguiMessage) input() (inputMessage, error) {
-	var next inputMessage
-	var err error
-	if next.Role, err = readRole(m.at, m.Role); err != nil {
+	next, err := beginInput(m.at, m.Role, m.ID)
+	if err != nil {
 		return next, err
-	}
-	if next.MessageID = m.ID; m.ID != "" {
-		if err := event.CheckID("message id", m.ID); err != nil {
-			return next, bad(m.at+".id", "%s: %s", m.at, err)
-		}
 	}
 	content, err := m.content()
 	if err != nil {

@@ -241,15 +241,9 @@ func (s *Server) aisdkMessages(ctx context.Context, c *call, in *aisdkInput, fol
 }
 
 func (s *Server) aisdkMessage(ctx context.Context, c *call, m *aisdkMessage) (inputMessage, error) {
-	var next inputMessage
-	var err error
-	if next.Role, err = readRole(m.at, m.Role); err != nil {
+	next, err := beginInput(m.at, m.Role, m.ID)
+	if err != nil {
 		return next, err
-	}
-	if next.MessageID = m.ID; m.ID != "" {
-		if err := event.CheckID("message id", m.ID); err != nil {
-			return next, bad(m.at+".id", "%s: %s", m.at, err)
-		}
 	}
 	for i, p := range m.Parts {
 		switch {

@@ -259,15 +259,9 @@ func (s *Server) langgraphMessages(ctx context.Context, c *call, in *langgraphIn
 }
 
 func (s *Server) langgraphMessage(ctx context.Context, c *call, m *graphMessage) (inputMessage, error) {
-	var next inputMessage
-	var err error
-	if next.Role, err = readRole(m.at, m.role()); err != nil {
+	next, err := beginInput(m.at, m.role(), m.id)
+	if err != nil {
 		return next, err
-	}
-	if next.MessageID = m.id; m.id != "" {
-		if err := event.CheckID("message id", m.id); err != nil {
-			return next, bad(m.at+".id", "%s: %s", m.at, err)
-		}
 	}
 	if next.Parts, err = s.graphContent(ctx, c, m.at, m.Content); err != nil {
 		return next, err

@@ -200,6 +200,19 @@ func text(at string, fields map[string]json.RawMessage, name string, into *strin
 	return nil
 }
 
+// beginInput is a message before its content; its client may have an id for it.
+func beginInput(at, role, id string) (m inputMessage, err error) {
+	if m.Role, err = readRole(at, role); err != nil {
+		return m, err
+	}
+	if m.MessageID = id; id != "" {
+		if err := event.CheckID("message id", id); err != nil {
+			return m, bad(at+".id", "%s: %s", at, err)
+		}
+	}
+	return m, nil
+}
+
 func readRole(at, role string) (event.Role, error) {
 	switch role {
 	case "user", "tool": // what a tool says joins its call
