@@ -47,7 +47,8 @@ func (p point) matcher(session string) func(write) bool {
 		frame := strings.HasPrefix(w.subject, "log.") && strings.HasSuffix(w.subject, "."+session)
 		there := frame && (p.kind == "" || w.has(p.kind))
 		if p.on != "" {
-			there = strings.HasPrefix(w.subject, p.on) && !strings.Contains(w.subject, ".alarm-") // those come by the clock
+			there = strings.HasPrefix(w.subject, p.on) && !strings.Contains(w.subject, ".alarm-") && // those come by the clock
+				(w.session == session || p.on != released) // a ticket may have come back that has no more to do
 		}
 		return there && int(n.Add(1)) == p.n
 	}

@@ -19,6 +19,7 @@ import (
 type write struct {
 	subject string
 	events  []event.Event // of a frame
+	session string        // whose ticket is deleted
 }
 
 // has reports whether the write is a frame with an event of the type.
@@ -82,8 +83,9 @@ type gate struct {
 	upstream string
 	listener net.Listener
 
-	mu    sync.Mutex
-	traps []*trap
+	mu      sync.Mutex
+	traps   []*trap
+	tickets map[string]string // that the worker was handed: their sessions, by position
 }
 
 func startGate(t testing.TB, w *worker, upstream string) *gate {
@@ -92,7 +94,7 @@ func startGate(t testing.TB, w *worker, upstream string) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{worker: w, upstream: upstream, listener: l}
+	g := &gate{worker: w, upstream: upstream, listener: l, tickets: map[string]string{}}
 	t.Cleanup(func() { l.Close() })
 	go g.accept()
 	return g
@@ -117,6 +119,31 @@ func (g *gate) caught(w write) *trap {
 		}
 	}
 	return nil
+}
+
+// handed notes whose ticket a delivery is, if it is one.
+func (g *gate) handed(m message) {
+	session, ok := strings.CutPrefix(m.args[0], "jobs.default.")
+	if !ok || len(m.args) < 4 {
+		return
+	}
+	if ack := strings.Split(m.args[2], "."); len(ack) > 5 { // $JS.ACK.stream.consumer.delivered.position…
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.tickets[ack[5]] = session
+	}
+}
+
+// released is whose ticket a publish deletes, or "".
+func (g *gate) released(m message) string {
+	if m.args[0] != released {
+		return ""
+	}
+	position := m.payload[bytes.IndexByte(m.payload, ':')+1:] // {"seq":7,…
+	position = position[:max(0, bytes.IndexByte(position, ','))]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tickets[string(position)]
 }
 
 func (g *gate) accept() {
@@ -166,7 +193,9 @@ func (c *conn) publish(m message, to io.Writer) error {
 	if m.op != "HPUB" && m.op != "PUB" {
 		return m.forward(to)
 	}
-	t := c.gate.caught(m.write())
+	w := m.write()
+	w.session = c.gate.released(m)
+	t := c.gate.caught(w)
 	switch {
 	case t == nil:
 	case t.when == before:
@@ -184,6 +213,7 @@ func (c *conn) publish(m message, to io.Writer) error {
 // deliver forwards what the server says.
 func (c *conn) deliver(m message, to io.Writer) error {
 	if m.op == "MSG" || m.op == "HMSG" {
+		c.gate.handed(m)
 		c.mu.Lock()
 		t := c.acks[m.args[0]]
 		delete(c.acks, m.args[0])
