@@ -156,7 +156,7 @@ func TestNothingIsLostBetweenHistoryAndLive(t *testing.T) {
 func TestResumeCostsWhatWasMissed(t *testing.T) {
 	s := newSite(t)
 	w := s.scribe("default", "s")
-	for i := range 3000 {
+	for i := range 10_000 {
 		if _, err := w.w.Append(said("r", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
@@ -165,12 +165,12 @@ func TestResumeCostsWhatWasMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.edge(edge.Options{})
-	body := e.get(200, "/v1/sessions/s/events?follow=false", "Last-Event-ID", "2900")
+	body := e.get(200, "/v1/sessions/s/events?follow=false", "Last-Event-ID", "9900")
 	if size := len(body) / 100; size > 400 {
 		t.Errorf("%d bytes for each of 100 missed events", size)
 	}
 	whole := e.get(200, "/v1/sessions/s/events?follow=false", "Accept", "application/x-ndjson")
-	if n := strings.Count(string(whole), "\n"); n != 3000 {
+	if n := strings.Count(string(whole), "\n"); n != 10_000 {
 		t.Errorf("%d events from the start", n)
 	}
 }
