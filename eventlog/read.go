@@ -222,7 +222,7 @@ func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 	first, last, ok := strings.Cut(h.Get(hdrSeq), "-")
 	a, err1 := strconv.ParseUint(first, 10, 64)
 	b, err2 := strconv.ParseUint(last, 10, 64)
-	if !ok || err1 != nil || err2 != nil || a == 0 || b < a {
+	if !ok || err1 != nil || err2 != nil || a == 0 || b < a || b-a > uint64(len(data)) { // no event is less than a byte
 		return f, fmt.Errorf("frame %d of %s has no valid %s header: %q", pos, k, hdrSeq, h.Get(hdrSeq))
 	}
 	f.First, f.Last = event.Seq(a), event.Seq(b)

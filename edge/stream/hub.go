@@ -164,13 +164,20 @@ func (h *Hub) open(asker context.Context, t *topic, seen event.Seq) {
 			cancel()
 		}
 	})()
-	watch, err := t.open(ctx, seen)
+	watch, err := (*eventlog.Watch)(nil), errBroken
+	defer func() { h.opened(t, watch, err) }() // whatever happens: others wait
+	if watch, err = t.open(ctx, seen); err != nil && ctx.Err() == context.Canceled {
+		err = errAbandoned
+	}
+}
+
+// errBroken is why a topic is not open if opening it panicked.
+var errBroken = errors.New("the session could not be opened")
+
+func (h *Hub) opened(t *topic, watch *eventlog.Watch, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case err != nil && ctx.Err() == context.Canceled:
-		err = errAbandoned
-	case err == nil && h.topics[t.key] != t:
+	if err == nil && h.topics[t.key] != t {
 		watch.Close()
 		watch, err = nil, errClosed
 	}
