@@ -26,13 +26,8 @@ func (h *Hub) newFlusher() *flusher {
 
 // run takes rows until the queue is closed.
 func (f *flusher) run() {
-	for {
-		r := f.hub.told.take()
-		if r == nil {
-			return
-		}
+	for r := f.hub.told.take(nil); r != nil; r = f.hub.told.take(r) {
 		f.visit(r)
-		f.hub.told.done(r)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.rings.init(opts.RingTotal)
 	h.began = time.Now()
-	h.told.init()
+	h.told.init(max(2, runtime.GOMAXPROCS(0)))
 	h.lot.parked = map[uint64]*Parked{}
 	return h
 }

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +108,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(h.clientLeft) })
-	for range max(2, runtime.GOMAXPROCS(0)) {
+	for range h.told.flushers {
 		wg.Go(h.newFlusher().run)
 	}
 	h.lot.poll = p

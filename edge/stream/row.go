@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,15 +98,49 @@ func (t *topic) remind(now time.Duration) {
 }
 
 // A queue has the rows for which there is something to do, each once.
+//
+// A flusher that goes alone through the rows of one session and dialect finds more to
+// write at each viewer than several that share them, and leaves the other processors
+// to those who read. So it is left alone with a few of those; for all other rows
+// another one is woken, since what a dialect takes to encode keeps nobody waiting
+// but its own viewers.
 type queue struct {
-	mu     sync.Mutex
-	more   sync.Cond
-	rows   []*row
-	next   int // of rows
-	closed bool
+	mu       sync.Mutex
+	more     sync.Cond
+	rows     []*row
+	next     int    // of rows
+	at       []*row // being visited
+	flushers int    // that take rows
+	idle     int    // of them, waiting and not called
+	closed   bool
 }
 
-func (q *queue) init() { q.more.L = &q.mu }
+// enough is how many rows may wait for a flusher that visits others of their kind:
+// about a thousand writes.
+const enough = 4
+
+func (q *queue) init(flushers int) {
+	q.more.L = &q.mu
+	q.flushers = flushers
+}
+
+// call wakes a flusher for the rows that wait, unless they are few and all of a kind
+// that is being visited. The caller holds mu.
+func (q *queue) call() {
+	waiting := q.rows[q.next:]
+	if q.idle == 0 || len(waiting) == 0 {
+		return
+	}
+	if len(waiting) > enough*len(q.at) || slices.ContainsFunc(waiting, q.isStrange) {
+		q.idle--
+		q.more.Signal()
+	}
+}
+
+// isStrange: no row of its kind is being visited.
+func (q *queue) isStrange(r *row) bool {
+	return !slices.ContainsFunc(q.at, func(v *row) bool { return v.topic == r.topic && v.dialect == r.dialect })
+}
 
 // The states of a row. No two flushers are at one: the second would wait for the first.
 const (
@@ -124,31 +159,47 @@ func (q *queue) add(r *row) {
 	q.push(r)
 }
 
-// done lets go of a row that was taken.
-func (q *queue) done(r *row) {
-	if !r.state.CompareAndSwap(visited, resting) {
-		r.state.Store(queued)
-		q.push(r)
-	}
-}
-
 func (q *queue) push(r *row) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rows = append(q.rows, r)
-	q.more.Signal()
+	q.call()
 }
 
-// take waits for a row, to be visited and then done; nil when the queue is closed.
-func (q *queue) take() *row {
+// take lets go of the row that the flusher has visited, if any, and waits for the
+// next one; nil when the queue is closed.
+func (q *queue) take(done *row) *row {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if done != nil {
+		q.letGo(done)
+	}
 	for q.next == len(q.rows) && !q.closed {
-		q.more.Wait()
+		q.idle++
+		q.more.Wait() // who calls has taken it out of idle
 	}
 	if q.closed {
 		return nil
 	}
+	r := q.pop()
+	q.at = append(q.at, r)
+	q.call()
+	return r
+}
+
+// letGo ends a visit; if there is more to do by now the row waits again. The caller
+// holds mu, and takes a row next.
+func (q *queue) letGo(r *row) {
+	i := slices.Index(q.at, r)
+	q.at = slices.Delete(q.at, i, i+1)
+	if !r.state.CompareAndSwap(visited, resting) {
+		r.state.Store(queued)
+		q.rows = append(q.rows, r)
+	}
+}
+
+// pop takes the first row. The caller holds mu.
+func (q *queue) pop() *row {
 	r := q.rows[q.next]
 	q.rows[q.next] = nil
 	q.next++
