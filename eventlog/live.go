@@ -40,11 +40,7 @@ func (l *Log) Beat(k Key, b Beat) error {
 // that watches out for others; viewers use Live.
 func (l *Log) OnLive(k Key, fn func(*Frame, *Beat)) (stop func(), err error) {
 	sub, err := l.nc.Subscribe(l.liveSubject(k), func(m *nats.Msg) {
-		if b, ok := beatOf(m); ok {
-			fn(nil, &b)
-		} else if f, err := liveFrame(k, m); err == nil {
-			fn(&f, nil)
-		}
+		dispatch(k, m, func(f Frame) { fn(&f, nil) }, func(b Beat) { fn(nil, &b) })
 	})
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("follow %s: %w", k, err))
@@ -52,13 +48,19 @@ func (l *Log) OnLive(k Key, fn func(*Frame, *Beat)) (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// beatOf reads a beat, if the message is one.
-func beatOf(m *nats.Msg) (b Beat, ok bool) {
-	if m.Header.Get(hdrBeat) == "" {
-		return b, false
+// dispatch hands a live message to whoever it is for; what is neither frame nor beat
+// is nobody's.
+func dispatch(k Key, m *nats.Msg, frame func(Frame), beat func(Beat)) {
+	if m.Header.Get(hdrBeat) != "" {
+		var b Beat
+		if json.Unmarshal(m.Data, &b) == nil {
+			beat(b)
+		}
+		return
 	}
-	err := json.Unmarshal(m.Data, &b)
-	return b, err == nil
+	if f, err := liveFrame(k, m); err == nil {
+		frame(f)
+	}
 }
 
 func liveFrame(k Key, m *nats.Msg) (Frame, error) {
@@ -119,11 +121,7 @@ func (lv *Live) dispatch(m *nats.Msg) {
 	if w == nil {
 		return
 	}
-	if b, ok := beatOf(m); ok {
-		w.beat(b)
-	} else if f, err := liveFrame(w.key, m); err == nil {
-		w.live(f)
-	}
+	dispatch(w.key, m, w.live, w.beat)
 }
 
 func (lv *Live) anyDropped() bool {
