@@ -93,11 +93,11 @@ func (s *lotServer) settled(t *testing.T) usage {
 	for len(s.ended) > 0 {
 		<-s.ended
 	}
-	s.hub.told.mu.Lock()
-	if n := len(s.hub.told.rows) - s.hub.told.next; n > 1 {
+	s.hub.waiting.mu.Lock()
+	if n := len(s.hub.waiting.rows) - s.hub.waiting.next; n > 1 {
 		t.Errorf("%d rows wait for nobody", n)
 	}
-	s.hub.told.mu.Unlock()
+	s.hub.waiting.mu.Unlock()
 	for range 3 { // pools go with the second one
 		runtime.GC()
 	}

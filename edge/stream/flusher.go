@@ -26,7 +26,7 @@ func (h *Hub) newFlusher() *flusher {
 
 // run takes rows until the queue is closed.
 func (f *flusher) run() {
-	for r := f.hub.told.take(nil); r != nil; r = f.hub.told.take(r) {
+	for r := f.hub.waiting.take(nil); r != nil; r = f.hub.waiting.take(r) {
 		f.visit(r)
 	}
 }

@@ -76,14 +76,14 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 // A Hub has the topics of a process. It is safe for concurrent use.
 type Hub struct {
-	log   *eventlog.Log
-	live  *eventlog.Live
-	opts  Options
-	pages turns // of viewers that read the log or wait for it
-	rings budget
-	began time.Time
-	told  queue // rows of parked viewers that have something to do
-	lot   lot
+	log     *eventlog.Log
+	live    *eventlog.Live
+	opts    Options
+	pages   turns // of viewers that read the log or wait for it
+	rings   budget
+	began   time.Time
+	waiting queue // rows of parked viewers that have something to do
+	lot     lot
 	// prefetches bounds how many are read before they are needed.
 	prefetches chan struct{}
 
@@ -99,7 +99,7 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.rings.init(opts.RingTotal)
 	h.began = time.Now()
-	h.told.init(max(2, runtime.GOMAXPROCS(0)))
+	h.waiting.init(max(2, runtime.GOMAXPROCS(0)))
 	h.lot.parked = map[uint64]*Parked{}
 	return h
 }

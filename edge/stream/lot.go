@@ -108,7 +108,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(h.clientLeft) })
-	for range h.told.flushers {
+	for range h.waiting.flushers {
 		wg.Go(h.newFlusher().run)
 	}
 	h.lot.poll = p
@@ -117,7 +117,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.lot.open.Store(false)
 	h.Abort(errClosed, func(end func()) { end() })
 	<-h.lot.emptied()
-	h.told.close()
+	h.waiting.close()
 	p.close()
 	wg.Wait()
 	return ctx.Err()

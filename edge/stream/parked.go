@@ -119,7 +119,7 @@ func (p *Parked) leave(cause error) {
 	}
 	p.left = cause
 	if p.row != nil {
-		p.v.hub.told.add(p.row)
+		p.v.hub.waiting.add(p.row)
 	}
 	if p.wake != nil {
 		p.wake(cause)

@@ -36,7 +36,7 @@ func (t *topic) seat(p *Parked) {
 	news := t.hasNews(p.v.at.Seq) // since it looked last
 	t.mu.Unlock()
 	if news || left {
-		t.hub.told.add(r)
+		t.hub.waiting.add(r)
 	}
 }
 
@@ -92,7 +92,7 @@ func (t *topic) remind(now time.Duration) {
 	}
 	for _, r := range t.rows {
 		if due := r.due.Load(); due != 0 && due <= int64(now) {
-			t.hub.told.add(r)
+			t.hub.waiting.add(r)
 		}
 	}
 }

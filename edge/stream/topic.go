@@ -183,7 +183,7 @@ func (t *topic) tell() {
 		t.news = nil
 	}
 	for _, r := range t.rows {
-		t.hub.told.add(r)
+		t.hub.waiting.add(r)
 	}
 }
 
