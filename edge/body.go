@@ -26,6 +26,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return body, checkDepth(body)
 }
 
+// readBytes is readBody for what is decoded, and looked through, next.
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(counted(r, http.MaxBytesReader(w, r.Body, limit)))
 	var tooLarge *http.MaxBytesError
@@ -45,7 +46,7 @@ func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 
 // readJSON reads a body of the usual limit into v.
 func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	raw, err := readBody(w, r, s.opts.MaxBody)
+	raw, err := readBytes(w, r, s.opts.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ type chatAnswer struct {
 // chat runs an agent on a conversation. As JSON it answers when the run is over;
 // as a stream it speaks the plain dialect.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, c *call) error {
-	body, err := readBody(w, r, s.opts.MaxBody)
+	body, err := readBytes(w, r, s.opts.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -196,12 +196,8 @@ type steerRequest struct {
 // steer gives a message to a run that is going on: its model reads it at the
 // next step.
 func (s *Server) steer(w http.ResponseWriter, r *http.Request, c *call) error {
-	raw, err := readBody(w, r, s.opts.MaxBody)
-	if err != nil {
-		return err
-	}
 	var body steerRequest
-	if err := decode(raw, &body); err != nil {
+	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
 	messages, err := readInput(body.Input)

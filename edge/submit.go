@@ -32,7 +32,7 @@ type runRequest struct {
 // postRun accepts a run, and answers as the client asked: with its place, with
 // its end, or with its events.
 func (s *Server) postRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	body, err := readBody(w, r, s.opts.MaxBody)
+	body, err := readBytes(w, r, s.opts.MaxBody)
 	if err != nil {
 		return err
 	}
