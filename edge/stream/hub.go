@@ -12,6 +12,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -51,27 +52,20 @@ type Observer struct {
 }
 
 func (o *Options) setDefaults() {
-	o.RingBytes = orDefault(o.RingBytes, 16<<20)
-	o.RingEvents = orDefault(o.RingEvents, 16384)
-	o.RingTotal = orDefault(o.RingTotal, 64<<20)
-	o.Linger = orDefault(o.Linger, 10*time.Second)
-	o.PageBytes = orDefault(o.PageBytes, 256<<10)
-	o.PageReaders = orDefault(o.PageReaders, 32)
-	o.PageQueue = orDefault(o.PageQueue, 10_000)
-	o.Ping = orDefault(o.Ping, 15*time.Second)
-	o.Heartbeat = orDefault(o.Heartbeat, 5*time.Second)
-	o.CheckHead = orDefault(o.CheckHead, 15*time.Second)
-	o.WriteTimeout = orDefault(o.WriteTimeout, 30*time.Second)
+	o.RingBytes = cmp.Or(o.RingBytes, 16<<20)
+	o.RingEvents = cmp.Or(o.RingEvents, 16384)
+	o.RingTotal = cmp.Or(o.RingTotal, 64<<20)
+	o.Linger = cmp.Or(o.Linger, 10*time.Second)
+	o.PageBytes = cmp.Or(o.PageBytes, 256<<10)
+	o.PageReaders = cmp.Or(o.PageReaders, 32)
+	o.PageQueue = cmp.Or(o.PageQueue, 10_000)
+	o.Ping = cmp.Or(o.Ping, 15*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
+	o.CheckHead = cmp.Or(o.CheckHead, 15*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-func orDefault[T int | time.Duration](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // A Hub has the topics of a process. It is safe for concurrent use.
