@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -18,5 +19,27 @@ func TestAFrameThatSaysNonsenseIsRefused(t *testing.T) {
 	}
 	if _, err := newFrame(k, 7, nats.Header{hdrSeq: []string{"3-4"}}, []byte("{}\n{}\n")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever a frame holds, it has a line, or none, for each event that it says it has.
+func TestAFrameHasItsNumbers(t *testing.T) {
+	for data, want := range map[string]string{
+		"a\nb\nc\n":     "3=a 4=b 5=c ",
+		"a\n\nb\nc":     "3=a 4=b 5=c ",
+		"a\n":           "3=a 4= 5= ",
+		"":              "3= 4= 5= ",
+		"a\nb\nc\nd\ne": "3=a 4=b 5=c ",
+	} {
+		got := ""
+		for seq, line := range (Frame{First: 3, Last: 5, Data: []byte(data)}).Numbered() {
+			got += fmt.Sprintf("%d=%s ", seq, line)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", data, got, want)
+		}
+	}
+	for seq := range (Frame{}).Numbered() {
+		t.Errorf("no frame has event %d", seq)
 	}
 }

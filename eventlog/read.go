@@ -50,26 +50,51 @@ type Frame struct {
 	Data  []byte    // NDJSON, each line ends in LF
 }
 
+// Len is how many events the frame says it holds.
+func (f Frame) Len() int {
+	if f.Last == 0 {
+		return 0
+	}
+	return int(f.Last-f.First) + 1
+}
+
 // Lines yields the frame's encoded events, without line ends.
 func (f Frame) Lines() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for rest := f.Data; len(rest) > 0; {
-			line := rest
-			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-				line, rest = rest[:i], rest[i+1:]
-			} else {
-				rest = nil
-			}
-			if len(line) > 0 && !yield(line) {
+		for line, rest := cutLine(f.Data); line != nil && yield(line); line, rest = cutLine(rest) {
+		}
+	}
+}
+
+// Numbered yields the seqs First to Last, each with its line as Lines gives it. If the
+// frame has fewer lines than it says, the last seqs come with nil; if it has more,
+// they are left out. So a damaged frame never shifts the seqs of what follows it.
+func (f Frame) Numbered() iter.Seq2[event.Seq, []byte] {
+	return func(yield func(event.Seq, []byte) bool) {
+		line, rest := []byte(nil), f.Data
+		for i := range f.Len() {
+			if line, rest = cutLine(rest); !yield(f.First+event.Seq(i), line) {
 				return
 			}
 		}
 	}
 }
 
+// cutLine cuts the first line off that is not empty; nil if there is none.
+func cutLine(data []byte) (line, rest []byte) {
+	for len(data) > 0 {
+		if line, data, _ = bytes.Cut(data, lf); len(line) > 0 {
+			return line, data
+		}
+	}
+	return nil, nil
+}
+
+var lf = []byte("\n")
+
 // Events decodes the frame.
 func (f Frame) Events() ([]event.Event, error) {
-	events := make([]event.Event, 0, f.Last-f.First+1)
+	events := make([]event.Event, 0, f.Len())
 	for line := range f.Lines() {
 		e, err := event.Decode(line)
 		if err != nil {
@@ -80,22 +105,16 @@ func (f Frame) Events() ([]event.Event, error) {
 	return events, nil
 }
 
-// readable decodes the frame, one event for each seq: of one that cannot be read, or
-// is not there, that is all there is.
+// readable decodes the frame as far as that is possible: an event that cannot be
+// read, or is missing, is one that has a Seq and nothing else. The error is nil.
 func (f Frame) readable() ([]event.Event, error) {
-	events := make([]event.Event, int(f.Last-f.First)+1)
-	for i := range events {
-		events[i].Seq = f.First + event.Seq(i)
-	}
-	i := 0
-	for line := range f.Lines() {
-		if i == len(events) {
-			break
+	events := make([]event.Event, 0, f.Len())
+	for seq, line := range f.Numbered() {
+		e, err := event.Decode(line)
+		if err != nil || e.Seq != seq {
+			e = event.Event{Seq: seq}
 		}
-		if e, err := event.Decode(line); err == nil && e.Seq == events[i].Seq {
-			events[i] = e
-		}
-		i++
+		events = append(events, e)
 	}
 	return events, nil
 }

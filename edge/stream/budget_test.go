@@ -131,7 +131,7 @@ func TestLastFramesStayInRings(t *testing.T) {
 	h := New(nil, nil, Options{RingTotal: 1000})
 	tp := &topic{hub: h, key: key, news: make(chan struct{})}
 	h.topics[tp.key] = tp
-	tp.add(frame(tp.key, 0, 20), entries(new(event.Decoder), frame(tp.key, 0, 20), tp.unreadable))
+	tp.add(frame(tp.key, 0, 20), tp.entries(new(event.Decoder), frame(tp.key, 0, 20)))
 	h.sweep()
 	if n := tp.ring.end() - tp.ring.base; n != 20 {
 		t.Errorf("%d events of the last frame are left", n)

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -83,19 +84,22 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 func (e *entry) size() int { return 2*len(e.line) + entrySize }
 
 // read decodes a line. An event that this version cannot read is a hidden one, so
-// that the numbers go on.
-func (e *entry) read(d *event.Decoder, line []byte, seq event.Seq, onBad func(event.Seq, error)) {
+// that the numbers go on; the error says why.
+func (e *entry) read(d *event.Decoder, line []byte, seq event.Seq) error {
 	decoded, err := d.Decode(line)
-	if err != nil || decoded.Seq != seq {
-		onBad(seq, err)
+	if err == nil && decoded.Seq != seq {
+		err = fmt.Errorf("the event says that it is number %d", decoded.Seq)
+	}
+	if err != nil {
 		e.Seq, e.hidden = seq, true
-		return
+		return err
 	}
 	e.Event, e.line, e.odd = decoded, line, !d.Plain()
+	return nil
 }
 
-// again reads, for one viewer, a line of a ring, where one that cannot be read is
-// empty.
+// again decodes a line of a ring for one viewer. There a line that cannot be read is
+// empty, and an event that was hidden before is hidden again.
 func (e *entry) again(read func([]byte) (event.Event, error), line []byte, seq event.Seq) {
 	e.private, e.line = true, line
 	var err error
@@ -104,26 +108,15 @@ func (e *entry) again(read func([]byte) (event.Event, error), line []byte, seq e
 	}
 }
 
-// entries reads a frame; a line that is missing is one that cannot be read.
-func entries(d *event.Decoder, f eventlog.Frame, onBad func(event.Seq, error)) []*entry {
-	if f.Last == 0 {
-		return nil
-	}
-	n := int(f.Last-f.First) + 1
-	list, all := make([]*entry, 0, n), make([]entry, n)
-	next := func(line []byte) {
+// entries decodes a frame, one entry for each of its events.
+func (t *topic) entries(d *event.Decoder, f eventlog.Frame) []*entry {
+	list, all := make([]*entry, 0, f.Len()), make([]entry, f.Len())
+	for seq, line := range f.Numbered() {
 		e := &all[len(list)]
-		e.read(d, line, f.First+event.Seq(len(list)), onBad)
-		list = append(list, e)
-	}
-	for line := range f.Lines() {
-		if len(list) == n {
-			break
+		if err := e.read(d, line, seq); err != nil {
+			t.unreadable(seq, err)
 		}
-		next(line)
-	}
-	for len(list) < n {
-		next(nil)
+		list = append(list, e)
 	}
 	return list
 }

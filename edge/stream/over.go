@@ -75,7 +75,7 @@ func (v *Viewer) lastFrame(ctx context.Context, head eventlog.Head) (open, known
 	if err != nil || len(frames) == 0 {
 		return true, false, err
 	}
-	list := entries(new(event.Decoder), frames[0], v.topic.unreadable)
+	list := v.topic.entries(new(event.Decoder), frames[0])
 	for i := len(list) - 1; i >= 0; i-- {
 		if e := list[i]; e.RunID == v.req.RunID {
 			return !e.Type.Terminal(), true, nil

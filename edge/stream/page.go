@@ -65,7 +65,7 @@ func (h *Hub) read(ctx context.Context, t *topic, from, head eventlog.Head) (p p
 	}
 	var d event.Decoder
 	for _, f := range frames {
-		list := entries(&d, f, t.unreadable)
+		list := t.entries(&d, f)
 		for _, e := range list {
 			e.private = true
 		}

@@ -83,7 +83,7 @@ func (t *topic) begin(frames []eventlog.Frame) {
 	t.head.Seq = t.ring.base
 	t.mu.Unlock()
 	for _, f := range frames {
-		t.add(f, entries(new(event.Decoder), f, t.unreadable))
+		t.add(f, t.entries(new(event.Decoder), f))
 	}
 	t.mu.Lock()
 	t.rest()
@@ -96,7 +96,7 @@ func (t *topic) Frame(f eventlog.Frame) {
 	if t.decoder == nil {
 		t.decoder = new(event.Decoder)
 	}
-	t.add(f, entries(t.decoder, f, t.unreadable))
+	t.add(f, t.entries(t.decoder, f))
 	t.hub.keepWithin()
 }
 
