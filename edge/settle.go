@@ -284,20 +284,35 @@ func (s *Server) raise(w http.ResponseWriter, r *http.Request, c *call, body res
 	if err := checkLimits(body.Config); err != nil {
 		return true, err
 	}
-	if !paused {
-		writeJSON(w, acceptedUnless(st.Status.Terminal()), st)
-		return true, nil
+	if paused {
+		if err := s.raiseOnce(r, c, p, fold, body.Config); err != nil {
+			return true, err
+		}
 	}
-	cmd := event.Command{CommandID: raisedBy(p.runID, strconv.FormatInt(st.ExpiresAt.UnixMicro(), 10)), Kind: event.Resume, Config: body.Config}
-	if err := s.command(r.Context(), c, p, cmd); err != nil {
-		return true, err
-	}
-	writeJSON(w, http.StatusAccepted, st)
+	writeJSON(w, acceptedUnless(st.Status.Terminal()), st)
 	return true, nil
 }
 
-// raisedBy is the command by which a run gets more budget after a pause.
-func raisedBy(runID, pause string) string { return runID + "." + pause + ".resume" }
+// raiseOnce has a run that is paused get more budget, unless the request is a late
+// repetition of what an earlier pause was answered with.
+func (s *Server) raiseOnce(r *http.Request, c *call, p runPlace, fold *event.Session, more *event.RunConfig) error {
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	id := raisedBy(p.runID, strconv.FormatInt(fold.Run(p.runID).ExpiresAt.UnixMicro(), 10))
+	if key != "" {
+		id = raisedBy(p.runID, derivedID("key", key))
+	}
+	if fold.Knows(id) {
+		return nil
+	}
+	return s.command(r.Context(), c, p, event.Command{CommandID: id, Kind: event.Resume, Config: more})
+}
+
+// raisedBy is the command by which a run gets more budget: asked is the pause that it
+// ends, or the idempotency key of who asked.
+func raisedBy(runID, asked string) string { return runID + "." + asked + ".resume" }
 
 // raised reports whether a run has got more budget after a pause. A session knows
 // its latest commands.

@@ -165,6 +165,45 @@ func TestAPausedRunIsGivenMore(t *testing.T) {
 	wantStatus(t, e.do("POST", "/v1/runs/run_q/resume", ""), 409)
 }
 
+// TestALateRepetitionDoesNotRaiseTwice: a request for more budget that arrives again in
+// the run's next pause, with its idempotency key, is not another one.
+func TestALateRepetitionDoesNotRaiseTwice(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	w := s.scribe("default", "ses_paused")
+	w.write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}), started("run_p"))
+	pause := func() {
+		until := event.At(time.Now().Add(time.Hour))
+		w.write(of("run_p", event.BudgetExceeded, event.BudgetExceededData{Kind: "steps", Limit: 5, Used: 5}),
+			of("run_p", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Reason: "budget", ExpiresAt: &until}))
+		s.project("default", "ses_paused")
+	}
+	raise := func(key string) {
+		t.Helper()
+		resp := e.do("POST", "/v1/runs/run_p/resume", `{"config":{"limits":{"steps":7}}}`, "Idempotency-Key", key)
+		wantStatus(t, resp, 202)
+	}
+	inbox := func(want int) []eventlog.Waiting {
+		t.Helper()
+		waiting, err := s.log.Inbox(t.Context(), w.k)
+		if err != nil || len(waiting) != want {
+			t.Fatalf("the inbox holds %+v, %v, want %d", waiting, err, want)
+		}
+		return waiting
+	}
+	pause()
+	raise("first")
+	raise("first")
+	on := of("run_p", event.RunStatus, event.RunStatusData{Status: event.Running, Previous: event.WaitingApproval, Reason: "resumed", Raised: &event.Limits{Steps: 7}})
+	on.CommandID = inbox(1)[0].CommandID
+	w.write(on)
+	pause()
+	raise("first")
+	inbox(1)
+	raise("second")
+	inbox(2)
+}
+
 // TestRedirectNeedsAStoreWithAnAddress: a directory has none, and says so.
 func TestRedirectNeedsAStoreWithAnAddress(t *testing.T) {
 	s := newSite(t)
