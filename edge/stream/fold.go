@@ -167,10 +167,10 @@ func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
 
 // present shows events; a client for whom the session before them is no longer
 // known starts from a snapshot.
-func (v *Viewer) present(ctx context.Context, out *output, list []*entry, tick *time.Timer) (verdict, error) {
+func (v *Viewer) present(ctx context.Context, out *output, list []*entry) (verdict, error) {
 	how, err := v.show(ctx, out, list)
 	if errors.Is(err, eventlog.ErrGone) {
-		return more, v.reset(ctx, out, tick)
+		return v.reset(ctx, out)
 	}
 	return how, err
 }

@@ -223,14 +223,15 @@ func (v *Viewer) Wait(ctx context.Context, after event.Seq) error {
 	return err
 }
 
-// A verdict is how a viewer stands after a step.
+// A verdict says how a viewer stands after a step, and so what comes next.
 type verdict int
 
 const (
-	more  verdict = iota // the next step may show something
-	idle                 // all there is was shown
+	more  verdict = iota // take the next step at once
+	idle                 // all there is was shown: wait for news
+	down                 // the log cannot be read at the moment: try again soon
 	over                 // the stream has come to its end
-	stuck                // what follows has to be read from the log
+	stuck                // of a flusher alone: go on in a goroutine, which may read the log
 )
 
 // aFew is how many events a viewer takes from its topic at once.
@@ -243,21 +244,23 @@ func (v *Viewer) follow(ctx context.Context, out *output, rests bool) (verdict, 
 	defer tick.Stop()
 	var ring [aFew]*entry
 	for {
-		how, err := v.step(ctx, out, ring[:], tick)
-		if err != nil || how == over || how == idle && rests {
+		how, err := v.step(ctx, out, ring[:])
+		switch {
+		case err != nil || how == over || how == idle && rests:
 			return how, err
+		case how == idle:
+			err = v.wait(ctx, out, v.topic.wait(v.at.Seq), tick)
+		case how == down:
+			err = v.pause(ctx, out, tick)
 		}
-		if how != idle {
-			continue
-		}
-		if err := v.wait(ctx, out, v.topic.wait(v.at.Seq), tick); err != nil {
+		if err != nil {
 			return over, err
 		}
 	}
 }
 
 // step shows some of what follows.
-func (v *Viewer) step(ctx context.Context, out *output, ring []*entry, tick *time.Timer) (verdict, error) {
+func (v *Viewer) step(ctx context.Context, out *output, ring []*entry) (verdict, error) {
 	if v.over || v.req.NoFollow && v.at.Seq >= v.until {
 		v.caughtUp()
 		return over, v.finish(out)
@@ -267,7 +270,7 @@ func (v *Viewer) step(ctx context.Context, out *output, ring []*entry, tick *tim
 		v.next = v.next.drop()
 	}
 	if len(o.entries) > 0 {
-		how, err := v.present(ctx, out, o.entries, tick)
+		how, err := v.present(ctx, out, o.entries)
 		clear(o.entries) // a silent viewer keeps nothing
 		return how, err
 	}
@@ -282,9 +285,9 @@ func (v *Viewer) step(ctx context.Context, out *output, ring []*entry, tick *tim
 	switch {
 	case o.behind:
 		v.replaying = v.req.Catchup.merges()
-		return v.catchUp(ctx, out, o.through, tick)
+		return v.catchUp(ctx, out, o.through)
 	case o.broken:
-		return more, v.rejoin(ctx, out, tick)
+		return v.rejoin(ctx)
 	}
 	v.caughtUp()
 	v.replaying = false
@@ -322,51 +325,51 @@ func (v *Viewer) flush(out *output) error {
 }
 
 // catchUp shows one page of the log.
-func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head, tick *time.Timer) (verdict, error) {
+func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head) (verdict, error) {
 	list, err := v.readPage(ctx, head)
 	switch {
 	case errors.Is(err, eventlog.ErrGone):
-		return more, v.reset(ctx, out, tick)
+		return v.reset(ctx, out)
 	case errors.Is(err, eventlog.ErrUnavailable):
-		return more, v.pause(ctx, out, tick)
+		return down, nil
 	case err != nil:
 		return over, err
 	}
-	return v.present(ctx, out, list, tick)
+	return v.present(ctx, out, list)
 }
 
 // reset gives a client whose position is no longer kept the fold to start from.
-func (v *Viewer) reset(ctx context.Context, out *output, tick *time.Timer) error {
+func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	err := v.takeSnapshot(ctx)
 	if errors.Is(err, eventlog.ErrUnavailable) {
-		return v.pause(ctx, out, tick)
+		return down, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reset: %w", err)
+		return over, fmt.Errorf("reset: %w", err)
 	}
 	if fn := v.hub.opts.Observe.Reset; fn != nil {
 		fn()
 	}
 	v.pending = nil // it is in the fold
 	if out == nil {
-		return nil
+		return more, nil
 	}
-	return v.sendSnapshot(out, dialect.Reset)
+	return more, v.sendSnapshot(out, dialect.Reset)
 }
 
 // rejoin leaves a topic whose log broke off and takes part in a new one.
-func (v *Viewer) rejoin(ctx context.Context, out *output, tick *time.Timer) error {
+func (v *Viewer) rejoin(ctx context.Context) (verdict, error) {
 	v.hub.drop(v.topic)
 	t, err := v.hub.join(ctx, v.req.Key, v.at.Seq)
 	if errors.Is(err, eventlog.ErrUnavailable) {
-		return v.pause(ctx, out, tick)
+		return down, nil
 	}
 	if err != nil {
-		return err
+		return over, err
 	}
 	v.hub.leave(v.topic)
 	v.topic = t
-	return nil
+	return more, nil
 }
 
 // wait returns when there is news, and shows meanwhile that the stream is alive.
@@ -389,6 +392,7 @@ func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, ti
 // pause is how long a viewer lets the event log recover.
 const pause = 250 * time.Millisecond
 
+// pause waits until the log may be there again.
 func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
 	if err := v.settle(out); err != nil {
 		return err
