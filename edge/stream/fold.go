@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // foldKept is how long a topic keeps the fold that its dialects asked for last:
@@ -163,14 +161,4 @@ func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
 	before := t.fold.told.size
 	t.fold.told.add(seq, in, messages, t.hub.opts.RingBytes/4)
 	t.hub.rings.used.Add(int64(t.fold.told.size - before))
-}
-
-// present shows events; a client for whom the session before them is no longer
-// known starts from a snapshot.
-func (v *Viewer) present(ctx context.Context, out *output, list []*entry) (verdict, error) {
-	how, err := v.show(ctx, out, list)
-	if errors.Is(err, eventlog.ErrGone) {
-		return v.reset(ctx, out)
-	}
-	return how, err
 }

@@ -203,27 +203,3 @@ func (v *Viewer) append(out *output, id string, messages []dialect.Message) erro
 	}
 	return nil
 }
-
-func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
-	s := v.first
-	if s == nil {
-		return nil
-	}
-	v.first = nil
-	snapshot := v.req.Dialect.Snapshot
-	if v.encoder != nil {
-		snapshot = v.encoder.Snapshot
-	}
-	list := snapshot(kind, s, v.req.Audience)
-	if x, ok := v.encoder.(interface{ Over() bool }); ok && x.Over() {
-		v.over = true // what it tells ends before the run does
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	last := len(list) - 1 // alone moves the cursor: a client that has only a part begins again
-	if err := v.append(out, "", list[:last]); err != nil {
-		return err
-	}
-	return v.append(out, s.Seq.String(), list[last:])
-}

@@ -1,0 +1,227 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// Serve writes the stream and returns nil at its proper end: after the run's
+// terminal event, or at the head with NoFollow. After any other return the
+// connection must be aborted, so that no client takes it for the end.
+func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
+	_, err := v.serve(ctx, newOutput(w, v.hub.opts.WriteTimeout), false)
+	return err
+}
+
+// serve goes on until the stream's end or, if it may rest, until it has shown all
+// there is.
+func (v *Viewer) serve(ctx context.Context, out *output, rests bool) (verdict, error) {
+	defer out.release()
+	v.shownAt = v.hub.clock()
+	if err := out.put(v.req.Transport.Hello(out.buffer())); err != nil {
+		return over, err
+	}
+	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
+		return over, err
+	}
+	how, err := v.follow(ctx, out, rests)
+	if err == nil && how == over {
+		_ = out.setDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
+	}
+	return how, err
+}
+
+// Wait returns nil once the run's terminal event, which comes after a seq, is in
+// the log.
+func (v *Viewer) Wait(ctx context.Context, after event.Seq) error {
+	v.at = Position{Seq: max(v.at.Seq, after)}
+	_, err := v.follow(ctx, nil, false)
+	return err
+}
+
+// A verdict says how a viewer stands after a step, and so what comes next.
+type verdict int
+
+const (
+	more  verdict = iota // take the next step at once
+	idle                 // all there is was shown: wait for news
+	down                 // the log cannot be read at the moment: try again soon
+	over                 // the stream has come to its end
+	stuck                // of a flusher alone: go on in a goroutine, which may read the log
+)
+
+// aFew is how many events a viewer takes from its topic at once.
+const aFew = 64
+
+// follow goes on until the stream's end or, if it may rest, until it is idle.
+// Without out nothing is written.
+func (v *Viewer) follow(ctx context.Context, out *output, rests bool) (verdict, error) {
+	tick := time.NewTimer(v.due(out))
+	defer tick.Stop()
+	var ring [aFew]*entry
+	for {
+		how, err := v.step(ctx, out, ring[:])
+		switch {
+		case err != nil || how == over || how == idle && rests:
+			return how, err
+		case how == idle:
+			err = v.wait(ctx, out, v.topic.wait(v.at.Seq), tick)
+		case how == down:
+			err = v.pause(ctx, out, tick)
+		}
+		if err != nil {
+			return over, err
+		}
+	}
+}
+
+// step shows some of what follows.
+func (v *Viewer) step(ctx context.Context, out *output, ring []*entry) (verdict, error) {
+	if v.over || v.req.NoFollow && v.at.Seq >= v.until {
+		v.caughtUp()
+		return over, v.finish(out)
+	}
+	o := v.topic.look(v.at.Seq, ring)
+	if !o.behind { // the ring has what was read ahead
+		v.next = v.next.drop()
+	}
+	if len(o.entries) > 0 {
+		how, err := v.present(ctx, out, o.entries)
+		clear(o.entries) // a silent viewer keeps nothing
+		return how, err
+	}
+	if !o.behind {
+		if err := v.settle(out); err != nil {
+			return over, err
+		}
+	}
+	if err := v.flush(out); err != nil {
+		return over, err
+	}
+	switch {
+	case o.behind:
+		v.replaying = v.req.Catchup.merges()
+		return v.catchUp(ctx, out, o.through)
+	case o.broken:
+		return v.rejoin(ctx)
+	}
+	v.caughtUp()
+	v.replaying = false
+	return idle, nil
+}
+
+// catchUp shows one page of the log.
+func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head) (verdict, error) {
+	list, err := v.readPage(ctx, head)
+	switch {
+	case errors.Is(err, eventlog.ErrGone):
+		return v.reset(ctx, out)
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return down, nil
+	case err != nil:
+		return over, err
+	}
+	return v.present(ctx, out, list)
+}
+
+// present shows events; a client for whom the session before them is no longer
+// known starts from a snapshot.
+func (v *Viewer) present(ctx context.Context, out *output, list []*entry) (verdict, error) {
+	how, err := v.show(ctx, out, list)
+	if errors.Is(err, eventlog.ErrGone) {
+		return v.reset(ctx, out)
+	}
+	return how, err
+}
+
+// rejoin leaves a topic whose log broke off and takes part in a new one.
+func (v *Viewer) rejoin(ctx context.Context) (verdict, error) {
+	v.hub.drop(v.topic)
+	t, err := v.hub.join(ctx, v.req.Key, v.at.Seq)
+	if errors.Is(err, eventlog.ErrUnavailable) {
+		return down, nil
+	}
+	if err != nil {
+		return over, err
+	}
+	v.hub.leave(v.topic)
+	v.topic = t
+	return more, nil
+}
+
+// wait returns when there is news, and shows meanwhile that the stream is alive.
+// No channel is news already.
+func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, tick *time.Timer) error {
+	if news == nil {
+		return nil
+	}
+	select {
+	case <-news:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-tick.C:
+		defer func() { tick.Reset(v.due(out)) }()
+		return v.tick(out, time.Now())
+	}
+}
+
+// pause is how long a viewer lets the event log recover.
+const pause = 250 * time.Millisecond
+
+// pause waits until the log may be there again.
+func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
+	if err := v.settle(out); err != nil {
+		return err
+	}
+	again := make(chan struct{})
+	timer := time.AfterFunc(pause, func() { close(again) })
+	defer timer.Stop()
+	return v.wait(ctx, out, again, tick)
+}
+
+// flush sends what was shown so far, before the viewer waits for anything.
+func (v *Viewer) flush(out *output) error {
+	if out == nil || out.buf == nil {
+		return nil
+	}
+	if fn := v.hub.opts.Observe.Lag; fn != nil && v.caught && !v.newest.IsZero() {
+		fn(time.Since(v.newest))
+	}
+	v.newest = time.Time{}
+	if fn := v.hub.opts.Observe.Sent; fn != nil && out.events > 0 {
+		fn(out.events, out.bytes)
+	}
+	out.events, out.bytes = 0, 0
+	return out.flush()
+}
+
+// finish ends with the client's cursor where it belongs.
+func (v *Viewer) finish(out *output) error {
+	if out == nil {
+		return nil
+	}
+	if err := v.settle(out); err != nil {
+		return err
+	}
+	if err := v.moveCursor(out); err != nil {
+		return err
+	}
+	return v.flush(out)
+}
+
+func (v *Viewer) caughtUp() {
+	if v.caught {
+		return
+	}
+	v.caught = true
+	if fn := v.hub.opts.Observe.Replayed; fn != nil {
+		fn(v.events, v.bytes)
+	}
+}
