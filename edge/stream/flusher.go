@@ -13,7 +13,7 @@ import (
 type flusher struct {
 	hub  *Hub
 	out  output
-	ring [aFew]*entry
+	into [aFew]*entry
 	sock attempt
 }
 
@@ -39,7 +39,7 @@ func (f *flusher) visit(r *row) {
 	r.due.Store(0)
 	stay := r.list[:0]
 	for _, p := range r.list {
-		if f.advance(p, now) {
+		if f.moveOn(p, now) {
 			r.topic.shown(p.v)
 			stay = append(stay, p)
 			r.owes(p.v.nextSign())
@@ -53,14 +53,14 @@ func (f *flusher) visit(r *row) {
 	}
 }
 
-// advance shows a viewer what follows. stays: all of it is on its way.
-func (f *flusher) advance(p *Parked, now time.Duration) (stays bool) {
+// moveOn shows a viewer what follows. stays: all of it is on its way.
+func (f *flusher) moveOn(p *Parked, now time.Duration) (stays bool) {
 	if cause := p.leaving(); cause != nil {
 		go p.end(cause)
 		return false
 	}
 	for {
-		how, err := f.gather(p.v, now)
+		how, err := f.fill(p.v, now)
 		if err == nil {
 			err = f.send(p)
 		}
@@ -68,7 +68,7 @@ func (f *flusher) advance(p *Parked, now time.Duration) (stays bool) {
 		case err != nil:
 			go p.end(err)
 			return false
-		case how == stuck || len(p.rest) > 0:
+		case how == stuck || len(p.unsent) > 0:
 			go p.run()
 			return false
 		case how == over:
@@ -80,11 +80,11 @@ func (f *flusher) advance(p *Parked, now time.Duration) (stays bool) {
 	}
 }
 
-// gather puts what the viewer shows next, as far as it fits into one write.
-func (f *flusher) gather(v *Viewer, now time.Duration) (verdict, error) {
+// fill puts what the viewer shows next, as far as it fits into one write.
+func (f *flusher) fill(v *Viewer, now time.Duration) (verdict, error) {
 	f.out.empty()
 	for len(*f.out.buf) < flushAt {
-		how, err := v.glance(&f.out, f.ring[:], now)
+		how, err := v.glance(&f.out, f.into[:], now)
 		if how != more || err != nil {
 			return how, err
 		}
@@ -101,7 +101,7 @@ func (f *flusher) send(p *Parked) error {
 	p.written += int64(size)
 	n, err := f.sock.write(p.raw, b)
 	if err == nil && n < len(b) {
-		p.rest = append([]byte(nil), b[n:]...)
+		p.unsent = append([]byte(nil), b[n:]...)
 	}
 	if cap(*f.out.buf) > 4*flushAt { // a giant is left to the collector
 		*f.out.buf = make([]byte, 0, 2*flushAt)
@@ -110,8 +110,8 @@ func (f *flusher) send(p *Parked) error {
 }
 
 // glance shows some of what follows without waiting for anything.
-func (v *Viewer) glance(out *output, ring []*entry, now time.Duration) (verdict, error) {
-	o := v.topic.look(v.at.Seq, ring)
+func (v *Viewer) glance(out *output, into []*entry, now time.Duration) (verdict, error) {
+	o := v.topic.look(v.at.Seq, into)
 	switch {
 	case o.behind || o.broken:
 		return stuck, v.flush(out)

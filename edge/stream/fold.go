@@ -50,7 +50,7 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if messages, ok := f.told.made(e.Seq, v.view); ok {
 		return messages, nil
 	}
-	s, err := v.foldThrough(ctx, e.Seq-1)
+	s, err := v.foldAt(ctx, e.Seq-1)
 	if err != nil {
 		return nil, fmt.Errorf("fold events through %d: %w", e.Seq-1, err)
 	}
@@ -59,9 +59,9 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	return messages, nil
 }
 
-// foldThrough moves the nearest of the topic's folds to a seq. The caller holds their
+// foldAt moves the nearest of the topic's folds to a seq. The caller holds their
 // lock as long as it looks at it.
-func (v *Viewer) foldThrough(ctx context.Context, seq event.Seq) (*event.Session, error) {
+func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, error) {
 	t := v.topic
 	s := t.fold.take(seq) // half done is not kept
 	if s == nil {
@@ -70,7 +70,7 @@ func (v *Viewer) foldThrough(ctx context.Context, seq event.Seq) (*event.Session
 			return nil, err
 		}
 	}
-	if err := v.advance(ctx, s, seq); err != nil {
+	if err := v.moveFold(ctx, s, seq); err != nil {
 		return nil, err
 	}
 	t.fold.folds = append(t.fold.folds, s)
@@ -97,11 +97,11 @@ func (f *lateFold) take(seq event.Seq) *event.Session {
 	return s
 }
 
-// advance applies what the ring or else the log has between a fold and a seq.
-func (v *Viewer) advance(ctx context.Context, s *event.Session, seq event.Seq) error {
-	var ring [aFew]*entry
+// moveFold applies what the ring or else the log has between a fold and a seq.
+func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq) error {
+	var into [aFew]*entry
 	for s.Seq < seq {
-		o := v.topic.look(s.Seq, ring[:])
+		o := v.topic.look(s.Seq, into[:])
 		if len(o.entries) == 0 {
 			return v.hub.log.CatchTo(ctx, v.topic.key, s, seq, o.head)
 		}

@@ -21,16 +21,16 @@ func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
 
 // serve goes on until the stream's end or, if it may rest, until it has shown all
 // there is.
-func (v *Viewer) serve(ctx context.Context, out *output, rests bool) (verdict, error) {
+func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdict, error) {
 	defer out.release()
 	v.shownAt = v.hub.clock()
-	if err := out.put(v.req.Transport.Hello(out.buffer())); err != nil {
+	if err := out.put(v.view.transport.Hello(out.buffer())); err != nil {
 		return over, err
 	}
 	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
 		return over, err
 	}
-	how, err := v.follow(ctx, out, rests)
+	how, err := v.follow(ctx, out, untilIdle)
 	if err == nil && how == over {
 		_ = out.setDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
 	}
@@ -61,14 +61,14 @@ const aFew = 64
 
 // follow goes on until the stream's end or, if it may rest, until it is idle.
 // Without out nothing is written.
-func (v *Viewer) follow(ctx context.Context, out *output, rests bool) (verdict, error) {
+func (v *Viewer) follow(ctx context.Context, out *output, untilIdle bool) (verdict, error) {
 	tick := time.NewTimer(v.due(out))
 	defer tick.Stop()
-	var ring [aFew]*entry
+	var into [aFew]*entry
 	for {
-		how, err := v.step(ctx, out, ring[:])
+		how, err := v.step(ctx, out, into[:])
 		switch {
-		case err != nil || how == over || how == idle && rests:
+		case err != nil || how == over || how == idle && untilIdle:
 			return how, err
 		case how == idle:
 			err = v.wait(ctx, out, v.topic.wait(v.at.Seq), tick)
@@ -82,12 +82,12 @@ func (v *Viewer) follow(ctx context.Context, out *output, rests bool) (verdict, 
 }
 
 // step shows some of what follows.
-func (v *Viewer) step(ctx context.Context, out *output, ring []*entry) (verdict, error) {
+func (v *Viewer) step(ctx context.Context, out *output, into []*entry) (verdict, error) {
 	if v.over || v.req.NoFollow && v.at.Seq >= v.until {
 		v.caughtUp()
 		return over, v.finish(out)
 	}
-	o := v.topic.look(v.at.Seq, ring)
+	o := v.topic.look(v.at.Seq, into)
 	if !o.behind { // the ring has what was read ahead
 		v.next = v.next.drop()
 	}

@@ -42,7 +42,7 @@ func (v *Viewer) tick(out *output, now time.Time) error {
 	}
 	if at-max(v.shownAt, v.pingAt) >= v.hub.opts.Ping {
 		v.pingAt = at
-		if err := out.put(v.req.Transport.Ping(out.buffer())); err != nil {
+		if err := out.put(v.view.transport.Ping(out.buffer())); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (v *Viewer) tick(out *output, now time.Time) error {
 
 func (v *Viewer) beat(out *output, now time.Time) error {
 	if h, ok := v.heartbeat(now); ok {
-		if err := v.append(out, "", v.req.Dialect.Heartbeat(h)); err != nil {
+		if err := v.append(out, "", v.view.dialect.Heartbeat(h)); err != nil {
 			return err
 		}
 	}

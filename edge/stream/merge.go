@@ -120,10 +120,10 @@ func (p *pending) takes(e *entry, d delta, limit int) bool {
 		e.Agent == p.last.Agent && len(p.text)+len(d.text) <= limit
 }
 
-// gather keeps a delta back, to be sent with those that follow it: then it is
+// merge keeps a delta back, to be sent with those that follow it: then it is
 // taken. Else shown is to be sent now: e itself, or e in the place of the deltas
 // that it closes.
-func (v *Viewer) gather(ctx context.Context, out *output, e *entry) (taken bool, shown *entry, err error) {
+func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (taken bool, shown *entry, err error) {
 	if v.at.Sub > 0 || e.hidden || v.encoder != nil {
 		return false, e, nil
 	}

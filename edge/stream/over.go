@@ -8,12 +8,21 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// isOver finds out whether the run has no event after the viewer's position and
-// will get none. Cheap where it is under way: then its next event, or the last
-// one of the log, says so.
+// isOver finds out whether the client has all of the run, and the run has ended. Only a
+// client that comes back to a run can have all of it. This is cheap as long as the run
+// goes on: its next event says so, or the last frame of the log.
 func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
+	if v.req.RunID == "" || v.req.After.Seq == 0 {
+		return false, nil
+	}
+	at := v.at
+	defer func() { v.at = at }()
+	if v.encoder != nil && v.has.Seq > at.Seq {
+		v.at = v.has // it will encode again what the client has
+	}
+	has := v.at.Seq
 	// A topic that lags behind the client's cursor may not know the end yet.
-	if p, seen := v.topic.vitals(); p.run == v.req.RunID && seen >= v.at.Seq {
+	if p, seen := v.topic.vitals(); p.run == v.req.RunID && seen >= has {
 		return false, nil
 	}
 	ahead, err := v.hasMore(ctx, head)
@@ -31,17 +40,15 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 		return false, err
 	}
 	r := s.Run(v.req.RunID)
-	return r != nil && r.Status.Terminal() && r.Book.Last <= v.at.Seq, nil
+	return r != nil && r.Status.Terminal() && r.Book.Last <= has, nil
 }
 
-// hasMore looks for an event of the run after the viewer's position. What it
-// reads of the log to find one is kept, to be shown.
+// hasMore moves the viewer on until an event of the run follows. The page of the log
+// in which it is found is kept, to be shown.
 func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) {
-	at := v.at
-	defer func() { v.at = at }()
-	var ring [aFew]*entry
+	var into [aFew]*entry
 	for v.at.Seq < head.Seq {
-		o := v.topic.look(v.at.Seq, ring[:])
+		o := v.topic.look(v.at.Seq, into[:])
 		list, paged := o.entries, len(o.entries) == 0
 		if paged { // or the topic has not got there yet
 			var err error

@@ -23,7 +23,7 @@ type Parked struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil: it stays awake
 	id      uint64          // in the lot
-	rest    []byte          // of a write that the client has not taken
+	unsent  []byte          // of a write that the client has not taken
 	written int64           // of the body, since it was parked
 	over    func(written int64, err error)
 	reuse   Reuse
@@ -140,7 +140,7 @@ func (p *Parked) run() {
 	ctx, cancel := p.rise()
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetWriteDeadline(time.Unix(1, 0)) })
-	how, err := p.catchUp(ctx)
+	how, err := p.resume(ctx)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -155,15 +155,15 @@ func (p *Parked) run() {
 	p.v.topic.seat(p)
 }
 
-func (p *Parked) catchUp(ctx context.Context) (verdict, error) {
+func (p *Parked) resume(ctx context.Context) (verdict, error) {
 	out := newChunkedOutput(p.conn, p.v.hub.opts.WriteTimeout)
 	defer out.release()
 	defer func() { p.written += out.written }()
-	if len(p.rest) > 0 {
-		if err := out.hand(p.rest); err != nil {
+	if len(p.unsent) > 0 {
+		if err := out.hand(p.unsent); err != nil {
 			return over, err
 		}
-		p.rest = nil
+		p.unsent = nil
 	}
 	return p.v.follow(ctx, out, p.raw != nil)
 }

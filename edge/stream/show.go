@@ -38,7 +38,7 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 		return err
 	}
 	if mine && out != nil && v.replaying {
-		taken, shown, err := v.gather(ctx, out, e)
+		taken, shown, err := v.merge(ctx, out, e)
 		if err != nil {
 			return err
 		}
@@ -192,12 +192,12 @@ func (v *Viewer) moveCursor(out *output) error {
 		return err
 	}
 	v.hidden = 0
-	return v.append(out, v.at.String(), v.req.Dialect.Moved(v.at.Seq))
+	return v.append(out, v.at.String(), v.view.dialect.Moved(v.at.Seq))
 }
 
 func (v *Viewer) append(out *output, id string, messages []dialect.Message) error {
 	for _, m := range messages {
-		if err := out.put(v.req.Transport.Append(out.buffer(), id, m)); err != nil {
+		if err := out.put(v.view.transport.Append(out.buffer(), id, m)); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 		return err
 	}
 	size := 0
-	for _, m := range v.req.Dialect.Snapshot(dialect.Snapshot, v.first, v.req.Audience) {
+	for _, m := range v.view.dialect.Snapshot(dialect.Snapshot, v.first, v.view.audience) {
 		size += len(m.Data)
 	}
 	if size < replay {
@@ -104,11 +104,11 @@ func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 		return nil
 	}
 	v.first = nil
-	snapshot := v.req.Dialect.Snapshot
+	snapshot := v.view.dialect.Snapshot
 	if v.encoder != nil {
 		snapshot = v.encoder.Snapshot
 	}
-	list := snapshot(kind, s, v.req.Audience)
+	list := snapshot(kind, s, v.view.audience)
 	if x, ok := v.encoder.(interface{ Over() bool }); ok && x.Over() {
 		v.over = true // what it tells ends before the run does
 	}

@@ -40,7 +40,7 @@ func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
 	s := f.beyond(e.Seq - 1) // whose a run is does not change
 	if s == nil {
 		var err error
-		if s, err = v.foldThrough(ctx, e.Seq-1); err != nil {
+		if s, err = v.foldAt(ctx, e.Seq-1); err != nil {
 			return false, err
 		}
 	}

@@ -11,26 +11,27 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A Request is what a viewer wants to see.
+// A Request is what a viewer wants to see. Key, Dialect and Transport are required
+// (Wait needs the Key alone).
 type Request struct {
 	Key       eventlog.Key
-	RunID     string // only this run, to its terminal event; empty: the session, for ever
-	After     Position
-	Numbered  bool      // After counts messages of an event, to the last one: no id was sent back
-	Begins    event.Seq // the run's events come after this one, as far as is known
+	RunID     string    // only this run, to its terminal event; empty: the session, for ever
+	After     Position  // what the client has already
+	Numbered  bool      // After.Sub was counted by the client and not sent back as an id: it may be all of the event's messages
+	Begins    event.Seq // the run's events are known to come after this one; 0: nothing is known
 	Since     time.Time // when the run was accepted, for heartbeats before it starts
-	Snapshot  bool      // begin with a snapshot instead of After
-	Catchup   Catchup   // how what was missed is told; empty: Events
-	NoFollow  bool      // end at the head that the log has now
+	Snapshot  bool      // begin with a snapshot of the session as it is now; After does not count
+	Catchup   Catchup   // how to tell what was missed; empty: Events
+	NoFollow  bool      // end at the head that the log has when the stream begins
 	Audience  dialect.Audience
 	Dialect   dialect.Dialect
 	Transport Transport
-	// Ends, if set, says after which event the stream is over besides the run's
-	// terminal one. It is called when the handler may have returned, and may take
-	// its time for a run.status alone.
+	// Ends, if set, ends the stream after the first event for which it returns true,
+	// like the run's terminal event. It may be called after the handler has returned,
+	// and may block for events of type run.status only.
 	Ends func(event.Event) bool
-	// Empty: a client that has all of its run gets an empty stream where others
-	// are told that there is nothing (204).
+	// Empty has a client that already has all of its run get an empty stream.
+	// Otherwise Prepare reports over, and the client is told so (204).
 	Empty bool
 	// Seen, if set, is called for each event shown until it returns false.
 	Seen func(event.Event) (more bool)
@@ -46,46 +47,52 @@ func (e *AheadError) Error() string {
 	return fmt.Sprintf("cursor %s is beyond the last event, which is %d: it is of another session or installation", e.Cursor, e.Head)
 }
 
-// A Viewer is a position in a session that somebody looks from. It is used by
-// one goroutine at a time. Close it.
+// A Viewer shows one client a session from a position on: View, Prepare, Serve (or
+// ServeOrPark, or Wait), Close. It is used by one goroutine at a time.
 type Viewer struct {
 	hub   *Hub
 	req   Request
-	view  view
+	view  view // the part of req by which encoded events are shared
 	topic *topic
 
-	// Of a dialect that follows its run: what encodes, and how much of what it
-	// says the client has.
+	// Where it is.
+	at    Position      // shown so far
+	page  eventlog.Head // the frame that at.Seq ends, if it was read from the log
+	until event.Seq     // with NoFollow: end here
+
+	// What is shown next.
+	first   *event.Session // a snapshot
+	ahead   []*entry       // read while preparing
+	next    *nextPage      // being read
+	pending *pending       // shown, but held back to be merged
+
+	// A dialect that follows its run encodes with a state of its own, from the run's
+	// first event on; the client has the messages up to has.
 	encoder dialect.Encoder
 	has     Position
 
-	at     Position
-	page   eventlog.Head // the frame at.Seq ends, if it was read from the log
-	until  event.Seq     // with NoFollow: end here
-	first  *event.Session
-	ahead  []*entry // read while preparing, to be shown first
-	next   *nextPage
-	hidden int // events passed since the client's cursor moved
-
-	pending *pending
-
+	// What signs of life say, and when. Times are by the hub's clock.
 	status  event.Status // of the run, as far as it was shown
-	started time.Time
-	newest  time.Time     // of the last event shown and not flushed
-	shownAt time.Duration // when something of the log was shown, by the hub's clock
-	beatAt  time.Duration // when a heartbeat went
-	pingAt  time.Duration // when a ping went
-	events  int           // shown until it was caught up
-	bytes   int
-	sub     subRun // the last one of a sub-agent
+	started time.Time    // of the run; zero: not known
+	hidden  int          // events passed since the client's cursor moved
+	shownAt time.Duration
+	beatAt  time.Duration
+	pingAt  time.Duration
 
-	over      bool // the run has ended before what is shown
-	replaying bool // what is shown was missed and may be merged
-	caught    bool // has been at the end once
-	parked    bool // the hub closes it
+	// For metrics.
+	newest        time.Time // of the last event shown and not flushed
+	events, bytes int       // shown until it had caught up
+
+	sub       subRun // the last one that was met
+	over      bool   // the stream ends at this position
+	replaying bool   // what is shown was missed and may be merged
+	caught    bool   // has been at the end once
+	parked    bool   // closed by the hub, not by its handler
 }
 
 // View subscribes to a session: whatever is appended from now on will be shown.
+// Close the viewer. eventlog.ErrUnavailable if the log cannot be reached; the cause of
+// ctx's end if that comes first.
 func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	v := &Viewer{hub: h, req: r, at: r.After, view: view{r.Dialect, r.Transport, r.Audience}}
 	v.replaying = r.Catchup.merges()
@@ -107,7 +114,8 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	return v, nil
 }
 
-// Close leaves the session; a viewer that was parked does so at its end.
+// Close leaves the session. A viewer that was parked leaves it at the stream's end,
+// and Close does nothing.
 func (v *Viewer) Close() {
 	if !v.parked {
 		v.next.drop()
@@ -118,8 +126,9 @@ func (v *Viewer) Close() {
 // HasEvents reports whether the session is known to have events.
 func (v *Viewer) HasEvents() bool { return v.topic.hasEvents() }
 
-// Prepare finds out what must be known before a stream begins. over: the run has
-// ended and the client has all of it. *AheadError if the cursor is beyond the log.
+// Prepare finds out what must be known before the first byte of an answer. over: the
+// run has ended and the client has all of it. *AheadError if the cursor is beyond the
+// log, eventlog.ErrUnavailable if the log cannot be read.
 func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 	if v.req.Snapshot {
 		return false, v.takeSnapshot(ctx)
@@ -131,25 +140,21 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 	if v.req.NoFollow {
 		v.until = head.Seq
 	}
-	if v.req.RunID != "" && v.req.After.Seq > 0 {
-		at := v.at
-		if v.encoder != nil && v.has.Seq > at.Seq {
-			v.at = v.has
-		}
-		over, err = v.isOver(ctx, head)
-		v.at = at
-		if over && v.req.Empty {
-			v.over, over = true, false
-		}
+	over, err = v.isOver(ctx, head)
+	switch {
+	case err != nil:
+		return false, err
+	case over:
+		v.over = v.req.Empty
+		return !v.req.Empty, nil
+	case v.req.Catchup == ToSnapshot:
+		return false, v.orSnapshot(ctx, head)
 	}
-	if err == nil && !over && !v.over && v.req.Catchup == ToSnapshot {
-		err = v.orSnapshot(ctx, head)
-	}
-	return over, err
+	return false, nil
 }
 
-// head is the end of the log, from the leader where the topic's may be too old
-// for an honest answer.
+// head is the end of the log. The topic knows it, but maybe not the newest one: a
+// cursor beyond it, or a stream that ends there, needs the leader's answer.
 func (v *Viewer) head(ctx context.Context) (eventlog.Head, error) {
 	known := v.topic.look(v.at.Seq, nil).head
 	if v.req.After.touches() <= known.Seq && !v.req.NoFollow {
