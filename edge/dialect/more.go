@@ -55,11 +55,18 @@ type Following interface {
 }
 
 // An Encoder takes the events of a log one after the other. It belongs to one
-// goroutine. One with a method Over() bool says after a snapshot whether the
-// stream ends with it.
+// goroutine.
 type Encoder interface {
 	// Next encodes the event that follows; see Dialect.Event.
 	Next(e event.Event, line []byte, to Audience) []Message
 	// Snapshot takes the place of everything before; see Dialect.Snapshot.
 	Snapshot(kind Kind, s *event.Session, to Audience) []Message
+}
+
+// An Ending encoder has a client whose stream may end with a snapshot, though the run
+// goes on.
+type Ending interface {
+	Encoder
+	// Over reports whether it ends with the last snapshot.
+	Over() bool
 }

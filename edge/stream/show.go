@@ -7,8 +7,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// show sends what the viewer may see of consecutive events that follow its
-// position, as far as the stream goes.
+// show sends what the viewer sees of the events that follow its position, up to the
+// stream's end. Without out it only moves on.
 func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (verdict, error) {
 	for _, e := range list {
 		if v.req.NoFollow && e.Seq > v.until {
@@ -31,55 +31,60 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (verdict,
 	return more, nil
 }
 
-// showOne sends one event and makes it the viewer's position.
+// showOne sends one event, if the viewer sees it, and moves on behind it.
 func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 	mine, err := v.mine(ctx, e)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case out == nil:
+		v.reach(e)
+		return nil
+	case !mine:
+		v.reach(e)
+		return v.hide(out)
 	}
-	if mine && out != nil && v.replaying {
-		taken, shown, err := v.merge(ctx, out, e)
+	if v.replaying {
+		held, shown, err := v.merge(ctx, out, e)
 		if err != nil {
 			return err
 		}
-		if e = shown; taken {
-			v.at = Position{Seq: e.Seq}
-			v.note(e)
+		if e = shown; held {
+			v.reach(e)
 			return nil
 		}
 	}
-	if mine && out != nil && v.passesOn(e) {
+	if v.passesOn(e) {
 		return v.passOn(out, e)
 	}
-	var messages [][]byte
-	if mine && out != nil {
-		var err error
-		if messages, err = v.wire(ctx, e); err != nil {
-			return err
-		}
+	messages, err := v.wire(ctx, e)
+	if err != nil {
+		return err
 	}
-	sub := v.at.Sub
-	if v.encoder != nil {
-		messages = v.unseen(e.Seq, messages)
-	}
-	v.at = Position{Seq: e.Seq}
-	if mine {
-		v.note(e)
-	}
-	if out == nil {
-		return nil
-	}
+	messages = v.unseen(e.Seq, messages)
+	v.reach(e)
 	if len(messages) == 0 {
 		return v.hide(out)
 	}
-	if sub >= len(messages) { // a part of this event in another dialect
-		sub = 0
-	}
-	return v.send(out, e, messages[sub:])
+	return v.send(out, e, messages)
 }
 
-// unseen leaves out the messages of an event that the client has.
+// reach makes an event the viewer's position.
+func (v *Viewer) reach(e *entry) {
+	v.at = Position{Seq: e.Seq}
+	v.note(e)
+}
+
+// unseen leaves out the messages that the client has of the event that follows. If it
+// says that it has more messages than there are, it has counted those of another
+// dialect, and gets all.
 func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
+	if v.encoder == nil {
+		if v.at.Sub < len(messages) {
+			return messages[v.at.Sub:]
+		}
+		return messages
+	}
 	switch {
 	case seq <= v.has.Seq:
 		return nil
@@ -90,11 +95,11 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 	case v.req.Numbered:
 		return nil
 	}
-	return messages // what the client has is a part of this event in another dialect
+	return messages
 }
 
-// passesOn: nobody else is there to see the event, and nothing but itself is needed
-// to encode it.
+// passesOn reports whether an event is encoded for this viewer alone: because no other
+// viewer will ask for it, and because nothing but the event is needed to encode it.
 func (v *Viewer) passesOn(e *entry) bool {
 	if !e.private && (!v.topic.alone.Load() || e.wires.Load() != nil) || e.hidden || v.at.Sub > 0 || v.encoder != nil {
 		return false
@@ -103,10 +108,10 @@ func (v *Viewer) passesOn(e *entry) bool {
 	return !ok || !d.Folds(e.Event)
 }
 
-// passOn encodes an event where it leaves, so that its bytes are not kept.
+// passOn encodes an event into the buffer that is written, so that its bytes are not
+// kept.
 func (v *Viewer) passOn(out *output, e *entry) error {
-	v.at = Position{Seq: e.Seq}
-	v.note(e)
+	v.reach(e)
 	list := v.view.dialect.Event(e.Event, e.line, v.view.audience)
 	if len(list) == 0 {
 		return v.hide(out)
@@ -125,6 +130,7 @@ func (v *Viewer) passOn(out *output, e *entry) error {
 	return nil
 }
 
+// send sends the messages of an event.
 func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 	size := 0
 	for _, m := range messages {
@@ -137,7 +143,7 @@ func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
 	return nil
 }
 
-// sent notes that an event has left in so many bytes.
+// sent notes that an event was sent, in size bytes.
 func (v *Viewer) sent(out *output, e *entry, size int) {
 	v.hidden, v.newest = 0, e.Time.Time
 	if !v.caught {
@@ -151,10 +157,11 @@ func (v *Viewer) sent(out *output, e *entry, size int) {
 	}
 }
 
-// note follows the viewer's run.
+// note follows the viewer's run to its end. Events of other runs, a sub-agent's too,
+// say nothing of it.
 func (v *Viewer) note(e *entry) {
 	if v.req.RunID != "" && e.RunID != v.req.RunID {
-		return // a sub-agent's: its end is not the run's
+		return
 	}
 	if v.req.Ends != nil && v.req.Ends(e.Event) {
 		v.over = true
@@ -172,10 +179,11 @@ func (v *Viewer) note(e *entry) {
 	}
 }
 
-// maxHidden is how many events a client's cursor may lag behind for not seeing
-// them.
+// maxHidden is how many events in a row a client may not see before its cursor is
+// moved past them.
 const maxHidden = 64
 
+// hide counts an event that the client does not see.
 func (v *Viewer) hide(out *output) error {
 	if v.hidden++; v.hidden < maxHidden {
 		return nil
@@ -183,7 +191,8 @@ func (v *Viewer) hide(out *output) error {
 	return v.moveCursor(out)
 }
 
-// moveCursor takes the client's cursor past what was hidden.
+// moveCursor tells the client the viewer's position if its own cursor is behind, so
+// that it does not come back for what it may not see.
 func (v *Viewer) moveCursor(out *output) error {
 	if v.hidden == 0 {
 		return nil
@@ -195,6 +204,7 @@ func (v *Viewer) moveCursor(out *output) error {
 	return v.append(out, v.at.String(), v.view.dialect.Moved(v.at.Seq))
 }
 
+// append sends messages under an id; with none they do not move the client's cursor.
 func (v *Viewer) append(out *output, id string, messages []dialect.Message) error {
 	for _, m := range messages {
 		if err := out.put(v.view.transport.Append(out.buffer(), id, m)); err != nil {

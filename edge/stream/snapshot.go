@@ -10,7 +10,8 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// takeSnapshot makes the fold at the head the viewer's position.
+// takeSnapshot moves the viewer to the head of the log and has it show the fold of all
+// events up to there first. With NoFollow the stream ends there too.
 func (v *Viewer) takeSnapshot(ctx context.Context) error {
 	s, head, err := v.hub.log.Load(ctx, v.req.Key)
 	if err != nil {
@@ -29,11 +30,13 @@ func (v *Viewer) takeSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// fewMissed is how many events are replayed without a look at the fold.
+// fewMissed is how many missed events are sent without asking whether a snapshot would
+// be smaller.
 const fewMissed = 256
 
-// orSnapshot makes the fold the viewer's beginning if that is smaller than what
-// it missed, as far as one page tells.
+// orSnapshot has the viewer begin with a snapshot if that is smaller than the events
+// that it missed. How large they are is estimated from the first page of them, which is
+// shown if they are sent.
 func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	missed := int(head.Seq - min(v.at.Seq, head.Seq))
 	if missed <= fewMissed {
@@ -63,7 +66,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	return nil
 }
 
-// weigh is about what events come to in a merged replay.
+// weigh is about how many bytes events come to in a merged replay.
 func weigh(list []*entry) int {
 	n := 0
 	var of []byte
@@ -79,7 +82,7 @@ func weigh(list []*entry) int {
 	return n
 }
 
-// reset gives a client whose position is no longer kept the fold to start from.
+// reset gives a client whose position the log no longer holds a snapshot to start from.
 func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	err := v.takeSnapshot(ctx)
 	if errors.Is(err, eventlog.ErrUnavailable) {
@@ -98,6 +101,7 @@ func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	return more, v.sendSnapshot(out, dialect.Reset)
 }
 
+// sendSnapshot sends the fold that was taken, if one was.
 func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 	s := v.first
 	if s == nil {
@@ -109,13 +113,13 @@ func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
 		snapshot = v.encoder.Snapshot
 	}
 	list := snapshot(kind, s, v.view.audience)
-	if x, ok := v.encoder.(interface{ Over() bool }); ok && x.Over() {
-		v.over = true // what it tells ends before the run does
+	if x, ok := v.encoder.(dialect.Ending); ok && x.Over() {
+		v.over = true // before the run is
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	last := len(list) - 1 // alone moves the cursor: a client that has only a part begins again
+	last := len(list) - 1 // moves the cursor, no other does: a client that gets only a part begins again
 	if err := v.append(out, "", list[:last]); err != nil {
 		return err
 	}

@@ -165,8 +165,3 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 	}
 	return nil
 }
-
-// Parks reports whether an event parks its run: LangGraph's ends there.
-func Parks(e event.Event) bool {
-	return e.Type == event.RunStatus && e.Agent == "" && bytes.Contains(e.Data, []byte(`"expires_at"`))
-}
