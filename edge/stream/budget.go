@@ -17,7 +17,7 @@ func (b *budget) init(limit int) {
 	b.sweepAt.Store(b.limit)
 }
 
-// keepWithin has the rings cut, behind the caller's back, if they are too large.
+// keepWithin has the rings cut if they are too large, in a goroutine of its own.
 func (h *Hub) keepWithin() {
 	b := &h.rings
 	if b.used.Load() <= b.sweepAt.Load() || !b.sweeping.CompareAndSwap(false, true) {
@@ -29,9 +29,9 @@ func (h *Hub) keepWithin() {
 	}()
 }
 
-// sweep cuts every ring to its share of three quarters of the budget, so that it
-// takes a while until the next one. Where even the last frames of so many topics
-// are more than that, they stay.
+// sweep cuts every ring to its share of three quarters of the budget, so that the next
+// sweep is a while off. The last frame of each topic stays, even if these alone are over
+// the budget.
 func (h *Hub) sweep() {
 	h.mu.Lock()
 	all := make([]*topic, 0, len(h.topics))
@@ -49,12 +49,12 @@ func (h *Hub) sweep() {
 	b.sweepAt.Store(b.next(b.used.Load()))
 }
 
-// next is the use from which the rings are cut again: where last frames alone are more
-// than the limit, not at each of them.
+// next is the use at which the rings are cut again. If last frames alone are over the
+// limit, that is a quarter of the limit later, and not at each frame.
 func (b *budget) next(used int64) int64 { return max(b.limit, used+b.limit/4) }
 
-// forget takes out what a topic that goes has kept: with its last frame less is needed
-// for the rings to be cut.
+// forget takes out the n bytes of a topic that goes. The use at which the rings are cut
+// may fall with it, but does not rise.
 func (b *budget) forget(n int) {
 	if at := b.next(b.used.Add(int64(-n))); at < b.sweepAt.Load() {
 		b.sweepAt.Store(at)

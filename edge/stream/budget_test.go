@@ -49,7 +49,7 @@ func TestRingsTogetherAreBounded(t *testing.T) {
 	}
 	for _, tp := range all {
 		r := &tp.ring
-		if len(r.blocks) == 0 || r.end() != tp.head.Seq || r.lately[len(r.lately)-1].Seq != tp.head.Seq || r.sum() != r.size {
+		if len(r.blocks) == 0 || r.end() != tp.head.Seq || r.decoded[len(r.decoded)-1].Seq != tp.head.Seq || r.sum() != r.size {
 			t.Fatalf("ring of %d bytes, counted as %d, from %d to %d, head is %d", r.sum(), r.size, r.base, r.end(), tp.head.Seq)
 		}
 	}

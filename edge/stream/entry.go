@@ -13,9 +13,9 @@ import (
 type entry struct {
 	event.Event
 	line    []byte // as stored, without line end
-	hidden  bool   // cannot be read by this version: nobody sees it
-	private bool   // read for one viewer: what is encoded is not kept
-	odd     bool   // not written as this version does
+	hidden  bool   // this version cannot read it: nobody sees it
+	private bool   // read for one viewer: how it is encoded is not kept
+	odd     bool   // the line is not as this version writes it
 
 	wires atomic.Pointer[wire] // one for each view that was asked for so far
 }
@@ -58,7 +58,7 @@ func (w *wire) in(v view) (messages [][]byte, ok bool) {
 	return nil, false
 }
 
-// keep frames messages and has them at hand for the next viewer.
+// keep frames messages and keeps them for the next viewer of the view.
 func (e *entry) keep(v view, list []dialect.Message) [][]byte {
 	first := e.wires.Load()
 	made := &wire{view: v, messages: e.frame(v, list), next: first}

@@ -8,11 +8,12 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// A flusher brings parked viewers forward: what has come since their last write
-// goes out in one, tried once. Whoever cannot go on that way gets a goroutine.
+// A flusher moves parked viewers on: all that has come since a viewer's last write goes
+// to its socket in one write, which is tried once. A viewer that cannot go on that way,
+// because the socket is full or because it has to read the log, gets a goroutine.
 type flusher struct {
 	hub  *Hub
-	out  output
+	out  output // its buffer is that of each viewer in turn
 	into [aFew]*entry
 	sock attempt
 }
@@ -31,7 +32,7 @@ func (f *flusher) run() {
 	}
 }
 
-// visit moves the viewers of a row on; those that do not stay give their place up.
+// visit moves the viewers of a row on. Those that do not stay give up their places.
 func (f *flusher) visit(r *row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +54,8 @@ func (f *flusher) visit(r *row) {
 	}
 }
 
-// moveOn shows a viewer what follows. stays: all of it is on its way.
+// moveOn shows a viewer what follows. It stays in its row if it has been shown all there
+// is and its socket has taken it.
 func (f *flusher) moveOn(p *Parked, now time.Duration) (stays bool) {
 	if cause := p.leaving(); cause != nil {
 		go p.end(cause)
@@ -80,7 +82,7 @@ func (f *flusher) moveOn(p *Parked, now time.Duration) (stays bool) {
 	}
 }
 
-// fill puts what the viewer shows next, as far as it fits into one write.
+// fill fills the buffer with what the viewer shows next, as much as one write takes.
 func (f *flusher) fill(v *Viewer, now time.Duration) (verdict, error) {
 	f.out.empty()
 	for len(*f.out.buf) < flushAt {
@@ -92,7 +94,7 @@ func (f *flusher) fill(v *Viewer, now time.Duration) (verdict, error) {
 	return more, v.flush(&f.out)
 }
 
-// send writes what was gathered. What the client does not take stays with it.
+// send writes the buffer. What the socket does not take is left with the viewer.
 func (f *flusher) send(p *Parked) error {
 	b, size := f.out.take()
 	if size == 0 {
@@ -103,13 +105,14 @@ func (f *flusher) send(p *Parked) error {
 	if err == nil && n < len(b) {
 		p.unsent = append([]byte(nil), b[n:]...)
 	}
-	if cap(*f.out.buf) > 4*flushAt { // a giant is left to the collector
+	if cap(*f.out.buf) > 4*flushAt { // after one very large event
 		*f.out.buf = make([]byte, 0, 2*flushAt)
 	}
 	return err
 }
 
-// glance shows some of what follows without waiting for anything.
+// glance is what step is to a viewer with a goroutine: it shows some of what follows,
+// but never waits. stuck says that the viewer cannot go on without waiting.
 func (v *Viewer) glance(out *output, into []*entry, now time.Duration) (verdict, error) {
 	o := v.topic.look(v.at.Seq, into)
 	switch {
@@ -128,7 +131,7 @@ func (v *Viewer) glance(out *output, into []*entry, now time.Duration) (verdict,
 	return idle, v.flush(out)
 }
 
-// ready is how many of some events can be shown without reading the log.
+// ready is how many events from the first one on can be shown without reading the log.
 func (v *Viewer) ready(list []*entry) int {
 	for i, e := range list {
 		if !v.readyFor(e) {

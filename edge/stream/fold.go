@@ -19,19 +19,21 @@ const foldKept = 2 * time.Second
 // session each have one that goes with them.
 const foldsKept = 4
 
-// A lateFold has what it takes to tell events that need the session before them:
-// folds that follow what viewers show, and what was told lately. Viewers that come
-// one behind the other would have a single fold go back and forth, and each way back
-// reads the log from its beginning.
+// A lateFold serves dialects that encode some events with the session as it was before
+// them (dialect.Folding). It keeps folds that follow what viewers show, and what was
+// encoded lately. There are several folds because viewers stand at several places: a
+// single one would have to go back for some of them, and to go back is to read the log
+// from the beginning.
 type lateFold struct {
 	mu    sync.Mutex // held while the log is read, and while events are encoded
 	folds []*event.Session
 	told  told
-	drop  *time.Timer
+	drop  *time.Timer // drops all of it; nil: nothing is kept
 }
 
-// wire returns the entry's messages in the viewer's view; where the dialect needs
-// the session before the event it is read, once for all viewers of the view.
+// wire returns the entry's messages in the viewer's view. Where the dialect needs the
+// session before the event, the session is read and the event encoded once for all
+// viewers of the view. eventlog.ErrGone if the log no longer has what is needed.
 func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if v.encoder != nil && !e.hidden {
 		return e.frame(v.view, v.encoder.Next(e.Event, e.line, v.view.audience)), nil
@@ -59,11 +61,11 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	return messages, nil
 }
 
-// foldAt moves the nearest of the topic's folds to a seq. The caller holds their
-// lock as long as it looks at it.
+// foldAt returns a fold that stands at a seq: the nearest one of the topic, moved there.
+// The caller holds the folds' lock until it has used it.
 func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, error) {
 	t := v.topic
-	s := t.fold.take(seq) // half done is not kept
+	s := t.fold.take(seq) // not kept if it fails half way
 	if s == nil {
 		var err error
 		if s, err = t.hub.log.LoadAt(ctx, t.key, seq); err != nil {
@@ -80,8 +82,7 @@ func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, err
 	return s, nil
 }
 
-// take returns the fold that has least to go to a seq, which is not kept any more; nil
-// if all are beyond it.
+// take takes out the fold that has the shortest way to a seq; nil if all are beyond it.
 func (f *lateFold) take(seq event.Seq) *event.Session {
 	best := -1
 	for i, s := range f.folds {
@@ -97,7 +98,7 @@ func (f *lateFold) take(seq event.Seq) *event.Session {
 	return s
 }
 
-// moveFold applies what the ring or else the log has between a fold and a seq.
+// moveFold applies to a fold the events through seq, from the ring or else the log.
 func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq) error {
 	var into [aFew]*entry
 	for s.Seq < seq {
@@ -125,8 +126,8 @@ func (f *lateFold) beyond(seq event.Seq) *event.Session {
 	return nil
 }
 
-// reaches reports whether an event can be told in a view with what is at hand and
-// what the ring has.
+// reaches reports whether an event can be encoded in a view without reading the log: it
+// was, or the ring has all events between a fold and it.
 func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
 	if !f.mu.TryLock() {
 		return false
@@ -140,7 +141,7 @@ func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
 	return slices.ContainsFunc(f.folds, func(s *event.Session) bool { return t.ring.base <= s.Seq && s.Seq < e.Seq })
 }
 
-// keepFold keeps what is at hand for a while longer. The caller holds the fold's lock.
+// keepFold puts off the time at which the folds are dropped. The caller holds their lock.
 func (t *topic) keepFold() {
 	if t.fold.drop == nil {
 		t.fold.drop = time.AfterFunc(foldKept, t.dropFold)
@@ -156,7 +157,7 @@ func (t *topic) dropFold() {
 	t.fold.folds, t.fold.told, t.fold.drop = nil, told{}, nil
 }
 
-// remember has what was told of an event at hand for the viewers that are behind.
+// remember keeps an event's messages in a view for the viewers that are further behind.
 func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
 	before := t.fold.told.size
 	t.fold.told.add(seq, in, messages, t.hub.opts.RingBytes/4)

@@ -68,7 +68,7 @@ func newFoldedSession(t *testing.T, list []event.Event) *foldedSession {
 	fill(t, l, list...)
 	await(t, "all events", func() bool { return s.topic.look(0, nil).head.Seq == event.Seq(len(list)) })
 	s.topic.mu.Lock()
-	s.topic.rest()
+	s.topic.dropDecoded()
 	s.topic.mu.Unlock()
 	return s
 }

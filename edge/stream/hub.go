@@ -3,12 +3,17 @@
 //	eventlog.Watch --frame--> topic (ring, shared bytes) --news--> viewer --> client
 //	                                    log --page------------------^
 //
-// A viewer is a position and nothing more: it takes what follows from the ring
-// of its session's topic, or from the log at its own pace if the ring has moved
-// on, and waits when there is nothing. Each event is encoded once for all viewers
-// of the same dialect, transport and audience. There is no queue per viewer, so
-// a client that stops reading costs no memory; after a deadline it is cut off and
-// comes back with its last id, here or on any other edge.
+// A viewer is a position in a session. It takes what follows from the ring of its
+// session's topic, or from the log if the ring has moved on, and waits when there is
+// nothing. Each event is encoded once for all viewers of the same dialect, transport
+// and audience. There is no queue per viewer, so a client that stops reading costs no
+// memory; after a deadline it is cut off and comes back with its last id, here or on
+// any other edge.
+//
+// A viewer runs in the goroutine of its HTTP handler (follow.go), or on plain HTTP/1.1
+// without a goroutine while it has nothing to show: then it is parked (parked.go), and
+// a flusher shows it what comes (flusher.go). Both use the same steps: look (topic.go),
+// show (show.go), and the encodings that viewers share (entry.go, fold.go).
 package stream
 
 import (
@@ -26,15 +31,15 @@ import (
 
 // Options of a Hub; the zero value works.
 type Options struct {
-	RingBytes    int           // about what a topic keeps in memory, default 16 MiB
+	RingBytes    int           // about what a topic keeps in memory, in bytes, default 16 MiB
 	RingEvents   int           // events a topic keeps, default 16384
-	RingTotal    int           // about what all topics keep together, default 64 MiB
+	RingTotal    int           // about what all topics keep together, in bytes, default 64 MiB
 	Linger       time.Duration // how long a topic without viewers stays, default 10 s
-	PageBytes    int           // what a viewer reads from the log at once, default 256 KiB
+	PageBytes    int           // what a viewer reads from the log at once, in bytes, default 256 KiB
 	PageReaders  int           // reads of the log at once, default 32
-	PageQueue    int           // viewers that read the log or wait for their turn, before Busy says so, default 10,000
-	Ping         time.Duration // silence after which a stream shows that it is alive, default 15 s
-	Heartbeat    time.Duration // the same while a run is under way, default 5 s
+	PageQueue    int           // viewers that read the log or wait for it, from which on the hub is Busy, default 10,000
+	Ping         time.Duration // silence after which a stream gets a ping, default 15 s
+	Heartbeat    time.Duration // silence after which it gets a heartbeat, if a run is under way, default 5 s
 	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
 	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
 	Logger       *slog.Logger
@@ -43,12 +48,12 @@ type Options struct {
 
 // An Observer is told what viewers get, for metrics. Any field may be nil.
 type Observer struct {
-	Sent     func(events, bytes int)
-	Lag      func(time.Duration)     // from an event's time to its write, of live ones
-	Replayed func(events, bytes int) // what a viewer got before it had caught up
+	Sent     func(events, bytes int) // to one viewer, at each flush
+	Lag      func(time.Duration)     // from a live event's time to its write
+	Replayed func(events, bytes int) // what a viewer got until it had caught up
 	Paged    func(events, bytes int) // read from the log for one viewer
-	Reset    func()
-	Woken    func() // a parked viewer has to read the log, or to wait for its client
+	Reset    func()                  // a client's position was no longer in the log
+	Woken    func()                  // a parked viewer got a goroutine, to read the log or to wait for its client
 }
 
 func (o *Options) setDefaults() {
@@ -78,7 +83,7 @@ type Hub struct {
 	began   time.Time
 	waiting queue // rows of parked viewers that have something to do
 	lot     lot
-	// prefetches bounds how many are read before they are needed.
+	// prefetches bounds how many pages are read before they are needed.
 	prefetches chan struct{}
 
 	mu     sync.Mutex
@@ -101,8 +106,8 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 // clock is the time since the hub began.
 func (h *Hub) clock() time.Duration { return time.Since(h.began) }
 
-// join returns the session's topic with one more viewer, who has seen the events up
-// to a position.
+// join returns the session's topic and counts a viewer in, which has seen the events up
+// to a position. It opens the topic if it is not there.
 func (h *Hub) join(ctx context.Context, k eventlog.Key, seen event.Seq) (*topic, error) {
 	for {
 		t, first := h.enter(k)
@@ -144,11 +149,12 @@ func (h *Hub) enter(k eventlog.Key) (t *topic, first bool) {
 // openTimeout bounds the opening of a topic.
 const openTimeout = 10 * time.Second
 
-// errAbandoned: whoever opened the topic has left, and nobody else waited then.
+// errAbandoned: the viewer that was opening the topic has left, and nobody else waited
+// for it at that time. Whoever has come since tries again.
 var errAbandoned = errors.New("the client left before its session was open")
 
-// open opens a topic for its first viewer, and for all others who want it meanwhile:
-// then it goes on if the first one leaves.
+// open opens a topic in the goroutine of its first viewer. If that viewer leaves, the
+// opening is given up, unless others wait for the topic by then.
 func (h *Hub) open(asker context.Context, t *topic, seen event.Seq) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -169,6 +175,7 @@ func (h *Hub) open(asker context.Context, t *topic, seen event.Seq) {
 // errBroken is why a topic is not open if opening it panicked.
 var errBroken = errors.New("the session could not be opened")
 
+// opened tells all who wait for a topic what came of it.
 func (h *Hub) opened(t *topic, watch *eventlog.Watch, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,9 +192,9 @@ func (h *Hub) opened(t *topic, watch *eventlog.Watch, err error) {
 
 var errClosed = errors.New("the edge is stopping")
 
-// leave takes a viewer from a topic. The last one leaves it to linger, for those
-// who come back, unless it has nothing: whoever asks for sessions that are not
-// there leaves no trace.
+// leave counts a viewer out. A topic without viewers lingers for those who come back. One
+// without events goes at once, so that to ask for sessions that do not exist leaves no
+// trace.
 func (h *Hub) leave(t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,6 +219,7 @@ func (h *Hub) HasEvents(k eventlog.Key) bool {
 	return t != nil && t.opened && t.hasEvents()
 }
 
+// expire removes a topic that has lingered.
 func (h *Hub) expire(t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -231,7 +239,7 @@ func (h *Hub) drop(t *topic) {
 	h.remove(t)
 }
 
-// remove closes a topic's watch. The caller holds mu.
+// remove takes a topic out and closes its watch. The caller holds mu.
 func (h *Hub) remove(t *topic) {
 	if h.topics[t.key] != t {
 		return
@@ -258,8 +266,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Busy reports whether so many viewers are catching up, some of them the tenant's
-// own, that more of its had better go elsewhere.
+// Busy reports whether Options.PageQueue viewers read the log or wait for it, some of
+// them the tenant's own: then more of the tenant's had better go to another edge.
 func (h *Hub) Busy(tenant string) bool { return h.pages.full(tenant, h.opts.PageQueue) }
 
 // Topics is the number of sessions watched.

@@ -7,7 +7,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// due is the time to the next sign of life.
+// due is how long to wait until the next sign of life; without out, until the next look
+// at the head.
 func (v *Viewer) due(out *output) time.Duration {
 	if out == nil {
 		return v.hub.opts.CheckHead
@@ -15,7 +16,7 @@ func (v *Viewer) due(out *output) time.Duration {
 	return max(v.nextSign()-v.hub.clock(), 10*time.Millisecond)
 }
 
-// nextSign is when the stream has been silent for long enough.
+// nextSign is when the next ping or heartbeat is due, by the hub's clock.
 func (v *Viewer) nextSign() time.Duration {
 	return min(max(v.shownAt, v.pingAt)+v.hub.opts.Ping, max(v.shownAt, v.beatAt)+v.hub.opts.Heartbeat)
 }
@@ -27,7 +28,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// tick shows that the stream is alive, if it has been silent.
+// tick sends the signs of life that are due, and has the topic compare itself with the
+// log after silence.
 func (v *Viewer) tick(out *output, now time.Time) error {
 	v.topic.checkHead(now, v.hub.opts.CheckHead)
 	if out == nil {
@@ -49,6 +51,7 @@ func (v *Viewer) tick(out *output, now time.Time) error {
 	return v.flush(out)
 }
 
+// beat sends a heartbeat, if there is a run to speak of, and moves the client's cursor.
 func (v *Viewer) beat(out *output, now time.Time) error {
 	if h, ok := v.heartbeat(now); ok {
 		if err := v.append(out, "", v.view.dialect.Heartbeat(h)); err != nil {
@@ -76,8 +79,9 @@ func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
 	return h, true
 }
 
-// underWay finds the viewer's run, or the session's, and how it is: the owner's
-// fresh beat knows best, then the events that this process has seen.
+// underWay says how the viewer's run is, or the session's. A fresh beat of the session's
+// owner knows best, after that the events that this process has seen. ok is false if no
+// run is known.
 func (v *Viewer) underWay(p pulse, fresh bool) (status event.Status, started time.Time, ok bool) {
 	run, status, started := v.req.RunID, v.status, v.started
 	if run == "" {

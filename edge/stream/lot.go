@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A lot has all viewers that are parked, whether they sit or are awake.
+// A lot knows all viewers that are parked, whether they sit in a row or are awake.
 type lot struct {
 	open atomic.Bool // viewers may be parked
 	poll *poll       // set before it opens
 
 	mu      sync.Mutex
 	parked  map[uint64]*Parked
-	last    uint64
-	closing error         // they have to go
+	last    uint64        // id that was given out
+	closing error         // why all of them have to go; nil: they need not
 	empty   chan struct{} // closed when there are none; nil if nobody waits
 }
 
@@ -33,6 +33,7 @@ func (l *lot) enter(p *Parked) {
 	l.parked[p.id] = p
 }
 
+// forget takes a viewer out whose stream is over, or was never parked.
 func (l *lot) forget(p *Parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,8 +50,9 @@ func (l *lot) find(id uint64) *Parked {
 	return l.parked[id]
 }
 
-// Abort ends all streams that are parked, and those that will be, with an error.
-// Each of those that are is ended when inTurn calls.
+// Abort ends all streams that are parked now, and all that will be, with cause. For each
+// stream that is parked now inTurn is called with what ends it: it calls that at once or
+// later, so that the streams do not all end at the same moment.
 func (h *Hub) Abort(cause error, inTurn func(end func())) {
 	l := &h.lot
 	l.mu.Lock()
@@ -65,7 +67,8 @@ func (h *Hub) Abort(cause error, inTurn func(end func())) {
 	}
 }
 
-// AwaitParked returns when no stream is parked.
+// AwaitParked returns nil when no stream is parked, or an error that says how many are
+// when ctx ends.
 func (h *Hub) AwaitParked(ctx context.Context) error {
 	select {
 	case <-h.lot.emptied():
@@ -75,6 +78,7 @@ func (h *Hub) AwaitParked(ctx context.Context) error {
 	}
 }
 
+// emptied returns what is closed when no viewer is parked.
 func (l *lot) emptied() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,9 +100,9 @@ func (h *Hub) Parked() int {
 	return len(h.lot.parked)
 }
 
-// Run lets viewers be parked until ctx ends, and then ends those that are. A hub
-// that does not run gives every viewer a goroutine, as does one on a system
-// without epoll.
+// Run lets viewers be parked until ctx ends, then ends those that are, and returns
+// ctx's error. A hub that does not run gives every viewer a goroutine, as does one on a
+// system without epoll.
 func (h *Hub) Run(ctx context.Context) error {
 	p, err := newPoll()
 	if err != nil {
@@ -123,14 +127,15 @@ func (h *Hub) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// clientLeft ends the stream of a parked viewer.
 func (h *Hub) clientLeft(id uint64) {
 	if p := h.lot.find(id); p != nil {
 		p.leave(context.Canceled)
 	}
 }
 
-// remindAll has those visited that owe a sign of life, until ctx ends: one clock
-// for all.
+// remindAll has parked viewers visited that are owed a sign of life, until ctx ends. One
+// clock serves all of them.
 func (h *Hub) remindAll(ctx context.Context) {
 	every := min(h.opts.Ping, h.opts.Heartbeat, h.opts.CheckHead) / 10
 	tick := time.NewTicker(min(max(every, 5*time.Millisecond), time.Second))

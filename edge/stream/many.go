@@ -11,8 +11,8 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 )
 
-// Lines has the fields of SSE, one object a line: for streams whose position is
-// in no body.
+// Lines has the fields of SSE in one JSON object a line. It is for streams in lines whose
+// messages do not hold the client's cursor.
 type Lines struct{ WebSocket }
 
 // ContentType of lines of JSON.
@@ -21,9 +21,9 @@ func (Lines) ContentType() string { return "application/x-ndjson" }
 // Ping is a line, since readers of lines do not take empty ones.
 func (Lines) Ping(b []byte) []byte { return append(b, `{"event":"ping"}`+"\n"...) }
 
-// Part makes a session's request one of many: what it shows is given to a bundle,
-// which frames it with the cursor of all. The dialect is the native one; its
-// heartbeats do not say whose they are and are left out.
+// Part makes a session's request one of many: what its viewer shows goes to a bundle,
+// which frames it with the cursor of all sessions. The dialect is the native one,
+// without heartbeats: those do not say whose they are.
 func (r Request) Part() Request {
 	r.Dialect, r.Transport = quiet{}, tagged{}
 	return r
@@ -33,7 +33,8 @@ type quiet struct{ native.Dialect }
 
 func (quiet) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
 
-// tagged has a message a line: id, name and data between tabs.
+// tagged is how a viewer hands messages to its bundle: id, name and data of each in a
+// line, with tabs between them.
 type tagged struct{}
 
 func (tagged) ContentType() string   { return "" }
@@ -45,9 +46,9 @@ func (tagged) Append(b []byte, id string, m dialect.Message) []byte {
 	return append(append(b, m.Data...), '\n')
 }
 
-// A bundle writes what the viewers of many sessions show to one client. Each
-// viewer goes at its own pace and has a goroutine; the bundle holds a position
-// for each and no more than they write at once.
+// A bundle writes to one client what the viewers of many sessions show. Each viewer has
+// a goroutine and goes at its own pace. The bundle keeps a position for each, and
+// buffers no more than they write at once.
 type bundle struct {
 	transport Transport
 	ping      time.Duration

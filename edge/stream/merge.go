@@ -78,9 +78,9 @@ type ids struct {
 
 func (i ids) id() string { return i.MessageID + i.ReasoningID + i.CallID }
 
-// plainDelta reads data, which is valid JSON, as workers write it. What has pieces of
-// letters is left to encoding/json: side by side they could be one that neither
-// delta has.
+// plainDelta reads data, which is valid JSON, if it is as workers write it. Half
+// characters (invalid UTF-8, escaped surrogates) are left to encoding/json: two halves
+// of two deltas side by side would become a character that neither delta has.
 func plainDelta(data []byte, name string) (d delta, ok bool) {
 	rest, _ := bytes.CutPrefix(data, []byte(`{"`))
 	if rest, ok = bytes.CutPrefix(rest, []byte(name)); !ok || !utf8.Valid(data) {
@@ -106,24 +106,25 @@ func plainDelta(data []byte, name string) (d delta, ok bool) {
 	return d, ok
 }
 
-// A pending is adjacent deltas that are not sent yet.
+// A pending is adjacent deltas that were held back, to be sent as one.
 type pending struct {
 	first *entry
 	last  event.Event
-	of    string
-	text  []byte
-	whole bool // the dialect's closers say all that deltas say
+	of    string // what they add to: the id of a message, a reasoning or a call
+	text  []byte // all of theirs, see delta
+	whole bool   // a closer of the dialect says all that the deltas say
 }
 
+// takes reports whether a delta goes with those that are held back.
 func (p *pending) takes(e *entry, d delta, limit int) bool {
 	return e.Type == p.last.Type && string(d.of) == p.of && e.RunID == p.last.RunID && e.Internal == p.last.Internal &&
 		e.Agent == p.last.Agent && len(p.text)+len(d.text) <= limit
 }
 
-// merge keeps a delta back, to be sent with those that follow it: then it is
-// taken. Else shown is to be sent now: e itself, or e in the place of the deltas
-// that it closes.
-func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (taken bool, shown *entry, err error) {
+// merge holds a delta back, to be sent with those that follow it. If it is not held,
+// shown is to be sent now: e itself, or e in the place of the deltas that it closes.
+// What was held before and does not go with e is sent first.
+func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, shown *entry, err error) {
 	if v.at.Sub > 0 || e.hidden || v.encoder != nil {
 		return false, e, nil
 	}
@@ -154,7 +155,8 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (taken bool, 
 	return true, e, nil
 }
 
-// single: the event is one message of the view, so that a cut cannot come inside.
+// single reports whether the event is one message in the view. Only those are merged, so
+// that no connection breaks in the middle of what was merged.
 func (v *Viewer) single(e *entry) bool {
 	if f, ok := v.view.dialect.(dialect.Folding); ok && f.Folds(e.Event) {
 		return false
@@ -162,7 +164,7 @@ func (v *Viewer) single(e *entry) bool {
 	return len(e.wire(v.view)) == 1
 }
 
-// settle sends what was gathered.
+// settle sends what was held back.
 func (v *Viewer) settle(out *output) error {
 	p := v.pending
 	if p == nil {
@@ -175,7 +177,7 @@ func (v *Viewer) settle(out *output) error {
 	return err
 }
 
-// entry is the one event in the place of all.
+// entry is the one event that stands for all of them.
 func (p *pending) entry() *entry {
 	if p.first.Seq == p.last.Seq {
 		return p.first

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// output writes to one client. Its buffer is lent to it while there is something
-// to write, so that a silent stream holds none.
+// output writes to one client. It has a buffer only while there is something to write,
+// so that a silent stream costs none.
 type output struct {
-	w       io.Writer // nil: what is written stays in the buffer
+	w       io.Writer // nil: what is put stays in the buffer, for take
 	flusher func() error
 	timeout time.Duration
 
@@ -24,7 +24,7 @@ type output struct {
 	buf     *[]byte
 	chunked bool // the buffer begins with room for a chunk's head
 	lines   bool // w takes whole lines
-	ends    bool // a deadline that has passed ends the answer although nothing is being written
+	ends    bool // a deadline that passes ends the answer even while nothing is being written
 
 	events, bytes int   // put since the last flush
 	written       int64 // of the body
@@ -65,6 +65,7 @@ func (o *output) empty() {
 	}
 }
 
+// put takes back the buffer with a message appended. It writes when there is enough.
 func (o *output) put(b []byte) error {
 	*o.buf = b
 	if len(b) < flushAt || o.w == nil {
@@ -75,7 +76,8 @@ func (o *output) put(b []byte) error {
 
 func (o *output) add(message []byte) error { return o.put(append(o.buffer(), message...)) }
 
-// take is what is to be written, framed, with size bytes of the body.
+// take returns what is to be written: size bytes of the body, framed as a chunk if the
+// body is chunked.
 func (o *output) take() (b []byte, size int) {
 	switch {
 	case o.buf == nil:
@@ -105,7 +107,7 @@ func (o *output) write() error {
 	return err
 }
 
-// hand gives the client what is framed.
+// hand writes what take returned.
 func (o *output) hand(b []byte) (err error) {
 	if o.lines {
 		o.extend()
@@ -116,7 +118,8 @@ func (o *output) hand(b []byte) (err error) {
 	return o.late(err)
 }
 
-// late says so of a write that failed when its time was over: HTTP/2 does not.
+// late makes a write that failed after its deadline an os.ErrDeadlineExceeded: HTTP/2
+// gives another error then.
 func (o *output) late(err error) error {
 	switch {
 	case err == nil:
@@ -142,8 +145,8 @@ func InPieces(w io.Writer, b []byte, extend func()) (n int, err error) {
 	}
 }
 
-// extend gives the client between three quarters of the timeout and all of it: to
-// move the deadline at each write costs more than the write's other bookkeeping.
+// extend gives the client between three quarters of the timeout and all of it. It does
+// not move the deadline at each write: that would cost more than all other bookkeeping.
 func (o *output) extend() {
 	now := time.Now()
 	if o.deadline.Sub(now) < o.timeout*3/4 {
@@ -169,6 +172,7 @@ func (o *output) flush() error {
 	return err
 }
 
+// release gives the buffer back.
 func (o *output) release() {
 	if o.buf != nil && cap(*o.buf) <= 4*flushAt { // a giant is left to the collector
 		buffers.Put(o.buf)

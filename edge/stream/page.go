@@ -7,15 +7,15 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A page is some of what follows a position, as the log has it.
+// A page is a part of the log, or why it could not be read.
 type page struct {
 	list []*entry
 	end  eventlog.Head // of the last frame
 	err  error
 }
 
-// readPage reads what follows the viewer's position, through head at most, from
-// the log. While it is shown the page after it is read.
+// readPage reads from the log what follows the viewer's position, Options.PageBytes at
+// once and nothing beyond head. While a page is shown the next one is read.
 func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
 	if list := v.ahead; len(list) > 0 && list[0].Seq == v.at.Seq+1 {
 		v.ahead = nil
@@ -45,6 +45,7 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 	return p.list, nil
 }
 
+// readNow reads a page when it is the tenant's turn.
 func (v *Viewer) readNow(ctx context.Context, head eventlog.Head) page {
 	done, err := v.hub.pages.take(ctx, v.req.Key.Tenant)
 	if err != nil {
@@ -77,13 +78,13 @@ func (h *Hub) read(ctx context.Context, t *topic, from, head eventlog.Head) (p p
 // A nextPage is on its way from the log while the one before it is shown.
 type nextPage struct {
 	after event.Seq
-	got   chan page
-	gone  <-chan struct{} // closed when it will not come any more
+	got   chan page       // gets the page; whoever takes it gives back the place in prefetches
+	gone  <-chan struct{} // closed when the page will not come any more
 	stop  context.CancelFunc
 }
 
-// prefetch reads a page, if not too many others are read or lie about unread:
-// then nil, and it is read when it is needed.
+// prefetch begins to read a page, unless too many pages are being read in advance or
+// wait for their viewers: then it returns nil, and the page is read when it is needed.
 func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) *nextPage {
 	select {
 	case h.prefetches <- struct{}{}:
@@ -94,7 +95,7 @@ func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) 
 	n := &nextPage{after: from.Seq, got: make(chan page), gone: ctx.Done(), stop: stop}
 	go func() {
 		select {
-		case n.got <- h.read(ctx, t, from, head): // and who takes it gives back the place
+		case n.got <- h.read(ctx, t, from, head):
 		case <-ctx.Done():
 			<-h.prefetches
 		}
@@ -102,7 +103,7 @@ func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) 
 	return n
 }
 
-// drop gives up what nobody will take; nil is in its place.
+// drop gives the page up, if there is one. It returns nil, to be put in its place.
 func (n *nextPage) drop() *nextPage {
 	if n != nil {
 		n.stop()
@@ -126,7 +127,7 @@ func (v *Viewer) takeNext() (p page, ok bool) {
 	case p = <-n.got:
 		<-v.hub.prefetches
 		return p, p.err == nil
-	case <-n.gone: // with the context of whoever asked for it
+	case <-n.gone: // the context of the one who asked for it has ended
 		return p, false
 	}
 }

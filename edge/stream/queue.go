@@ -5,25 +5,27 @@ import (
 	"sync"
 )
 
-// A queue has the rows for which there is something to do, each once.
+// A queue has the rows in which somebody has something to do, each once, and the
+// flushers that visit them.
 //
-// A flusher that goes alone through the rows of one session and dialect finds more to
-// write at each viewer than several that share them, and leaves the other processors
-// to those who read. So it is left alone with a few of those; for all other rows
-// another one is woken, since what a dialect takes to encode keeps nobody waiting
-// but its own viewers.
+// Rows of one session and dialect are of one kind. A single flusher that goes through
+// all rows of a kind finds more to write at each viewer than several that share them,
+// and it leaves the other processors to the clients. So a flusher is left alone with
+// the rows of a kind, as long as only a few of them wait. For a row of any other kind
+// another flusher is woken at once: a session or dialect that takes long keeps only its
+// own viewers waiting.
 type queue struct {
 	mu       sync.Mutex
 	more     sync.Cond
-	rows     []*row
-	next     int    // of rows
+	rows     []*row // those from next on wait
+	next     int
 	at       []*row // being visited
-	flushers int    // that take rows
-	idle     int    // of them, waiting and not called
+	flushers int    // how many take rows
+	idle     int    // how many of them sleep and have not been woken yet
 	closed   bool
 }
 
-// enough is how many rows may wait for a flusher that visits others of their kind:
+// enough is how many rows may wait for each flusher that visits one of their kind:
 // about a thousand writes.
 const enough = 4
 
@@ -32,8 +34,8 @@ func (q *queue) init(flushers int) {
 	q.flushers = flushers
 }
 
-// call wakes a flusher for the rows that wait, unless they are few and all of a kind
-// that is being visited. The caller holds mu.
+// call wakes a flusher, if one sleeps, unless the rows that wait are few and all of a
+// kind that is being visited. The caller holds mu.
 func (q *queue) call() {
 	waiting := q.rows[q.next:]
 	if q.idle == 0 || len(waiting) == 0 {
@@ -45,19 +47,21 @@ func (q *queue) call() {
 	}
 }
 
-// isStrange: no row of its kind is being visited.
+// isStrange reports whether no row of r's kind is being visited.
 func (q *queue) isStrange(r *row) bool {
 	return !slices.ContainsFunc(q.at, func(v *row) bool { return v.topic == r.topic && v.dialect == r.dialect })
 }
 
-// The states of a row. No two flushers are at one: the second would wait for the first.
+// The states of a row. It is never with two flushers: the second would only wait for the
+// first.
 const (
-	resting int32 = iota
-	queued
-	visited
-	again // there is more to do than the flusher that visits it has seen
+	resting int32 = iota // nothing is to be done
+	queued               // it waits for a flusher
+	visited              // a flusher is there
+	again                // a flusher is there, and more has come that it may not have seen
 )
 
+// add has a row visited. It takes no lock if the row waits already.
 func (q *queue) add(r *row) {
 	for !r.state.CompareAndSwap(resting, queued) {
 		if s := r.state.Load(); s == queued || s == again || s == visited && r.state.CompareAndSwap(visited, again) {
@@ -74,8 +78,8 @@ func (q *queue) push(r *row) {
 	q.call()
 }
 
-// take lets go of the row that the flusher has visited, if any, and waits for the
-// next one; nil when the queue is closed.
+// take ends the visit to a row, if there was one, and waits for the next row; nil when
+// the queue is closed.
 func (q *queue) take(done *row) *row {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,8 +99,8 @@ func (q *queue) take(done *row) *row {
 	return r
 }
 
-// letGo ends a visit; if there is more to do by now the row waits again. The caller
-// holds mu, and takes a row next.
+// letGo ends a visit. If more has come meanwhile the row waits again. The caller holds
+// mu and takes a row next, so that nobody needs to be woken.
 func (q *queue) letGo(r *row) {
 	i := slices.Index(q.at, r)
 	q.at = slices.Delete(q.at, i, i+1)
@@ -106,7 +110,7 @@ func (q *queue) letGo(r *row) {
 	}
 }
 
-// pop takes the first row. The caller holds mu.
+// pop takes the row that has waited longest. The caller holds mu.
 func (q *queue) pop() *row {
 	r := q.rows[q.next]
 	q.rows[q.next] = nil

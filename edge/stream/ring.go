@@ -7,30 +7,33 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A ring has the latest events of a session as the lines that were stored, which
-// to the garbage collector are a few blocks of bytes, however many events they are.
-// The very last ones are there decoded too, once for all viewers that are about to
-// show them; who looks further back decodes for itself.
+// A ring keeps the latest events of a session as the lines that were stored. They lie
+// in a few blocks of bytes, so that the garbage collector has little to walk, however
+// many events they are. Only the very last events are kept decoded as well, once for
+// all viewers that are about to show them. A viewer that is further behind decodes for
+// itself. A ring has no lock: its topic has.
 type ring struct {
-	base   event.Seq // the event before the first one
-	blocks []block   // consecutive
-	lately []*entry  // the last events, decoded
-	size   int       // about what all this keeps in memory
+	base    event.Seq // the event before the first one
+	blocks  []block   // one follows the other
+	decoded []*entry  // the last events
+	size    int       // about how many bytes all this keeps in memory
 }
 
-// A block has the lines of whole frames, and room for more.
+// A block has the lines of whole frames, and room for more. Bytes that were written do
+// not change, so that a copy of the block can be read without the topic's lock.
 type block struct {
-	first event.Seq
-	lines int
-	prev  uint64 // position of the frame before the first one, 0 if there is none
-	odd   bool   // a line is not as this version writes it
+	first event.Seq // of the first line
+	lines int       // each ends in LF; that of an event that cannot be read is empty
+	prev  uint64    // position of the frame before the first one, 0 if there is none
+	odd   bool      // a line is not as this version writes it
 	data  []byte
 }
 
+// Sizes in bytes.
 const (
-	maxBlock  = 32 << 10 // what a block has room for, if its frames are not larger
-	blockSize = 64       // of a block, besides its data
-	entrySize = 500      // of a decoded event, besides its line
+	maxBlock  = 32 << 10 // what a block has room for, unless a frame is larger
+	blockSize = 64       // a block without its data
+	entrySize = 500      // a decoded event without its line
 )
 
 func (b *block) last() event.Seq { return b.first + event.Seq(b.lines) - 1 }
@@ -43,8 +46,8 @@ func (r *ring) end() event.Seq {
 	return r.base
 }
 
-// add appends the frame that follows, of which an event that cannot be read is an
-// empty line. Blocks get at most so many events, but for larger frames.
+// add appends the frame that follows. A block gets at most so many events, unless a
+// frame has more.
 func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
 	need := 0
 	for _, e := range list {
@@ -58,8 +61,8 @@ func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
 	b.lines += len(list)
 }
 
-// room is the block that takes a frame of n lines. A new one is a quarter of the
-// ring, so that what the ring gives up soon gives its memory back.
+// room is the block that takes a frame of n lines in need bytes. A new block is as large
+// as a quarter of the ring: when a ring is cut it gives back whole blocks.
 func (r *ring) room(f eventlog.Frame, need, n, most int) *block {
 	if i := len(r.blocks) - 1; i >= 0 {
 		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most {
@@ -72,14 +75,14 @@ func (r *ring) room(f eventlog.Frame, need, n, most int) *block {
 	return &r.blocks[len(r.blocks)-1]
 }
 
-// keep has the last frame's events at hand, decoded, and of those before them as
-// many as make a few.
+// keep adds the last frame's decoded events. Those before them are dropped until a few
+// are left.
 func (r *ring) keep(list []*entry, few int) {
 	for _, e := range list {
 		r.size += e.size()
 	}
-	r.lately = append(r.lately, list...)
-	r.forget(len(r.lately) - max(few, len(list)))
+	r.decoded = append(r.decoded, list...)
+	r.forget(len(r.decoded) - max(few, len(list)))
 }
 
 // forget lets go of the first n decoded events.
@@ -87,20 +90,20 @@ func (r *ring) forget(n int) {
 	if n <= 0 {
 		return
 	}
-	for _, e := range r.lately[:n] {
+	for _, e := range r.decoded[:n] {
 		r.size -= e.size()
 	}
-	kept := copy(r.lately, r.lately[n:])
-	clear(r.lately[kept:])
-	r.lately = r.lately[:kept]
+	kept := copy(r.decoded, r.decoded[n:])
+	clear(r.decoded[kept:])
+	r.decoded = r.decoded[:kept]
 }
 
-// trim drops what is older than the last frame, which viewers are about to look
-// for, until the ring is within its bounds: what is decoded, then the oldest blocks,
-// and at last what the last one has besides that frame.
+// trim cuts the ring to size bytes and so many events, as far as that is possible
+// without the last frame, which viewers are about to look for. First the decoded events
+// before it go, then the oldest blocks, at last what the last block has besides it.
 func (r *ring) trim(size, events int, last eventlog.Head) {
 	if r.size > size {
-		r.forget(len(r.lately) - int(r.end()-last.First) - 1)
+		r.forget(len(r.decoded) - int(r.end()-last.First) - 1)
 	}
 	n := 0
 	for n < len(r.blocks)-1 && r.blocks[n].last() < last.First && (r.size > size || int(r.end()-r.base) > events) {
@@ -117,8 +120,8 @@ func (r *ring) trim(size, events int, last eventlog.Head) {
 	}
 }
 
-// narrow leaves the last frame in the only block, and no room: of a session that is
-// silent from then on, most of its ring could be that.
+// narrow cuts the only block to the last frame, and to its size: if the session is
+// silent from then on, most of the ring's memory could be room for more.
 func (r *ring) narrow(last eventlog.Head) {
 	b := &r.blocks[0]
 	lines := b.after(last.First - 1)
@@ -132,7 +135,8 @@ func (r *ring) narrow(last eventlog.Head) {
 	r.blocks = []block{{first: last.First, lines: int(b.last() - r.base), prev: last.Prev, odd: b.odd, data: data}}
 }
 
-// before is the frame that ends where the ring begins, as far as it is known.
+// before is the frame that ends where the ring begins, known if the first block begins
+// there too.
 func (r *ring) before() (h eventlog.Head, known bool) {
 	if len(r.blocks) == 0 {
 		return h, false
@@ -143,13 +147,13 @@ func (r *ring) before() (h eventlog.Head, known bool) {
 
 // recent fills into with the decoded events after a position, if they are at hand.
 func (r *ring) recent(after event.Seq, into []*entry) []*entry {
-	if len(r.lately) == 0 || after+1 < r.lately[0].Seq {
+	if len(r.decoded) == 0 || after+1 < r.decoded[0].Seq {
 		return nil
 	}
-	return into[:copy(into, r.lately[after+1-r.lately[0].Seq:])]
+	return into[:copy(into, r.decoded[after+1-r.decoded[0].Seq:])]
 }
 
-// holding is the block with the event after a position, which the ring has.
+// holding is the block that has the event after a position. The ring must have it.
 func (r *ring) holding(after event.Seq) block {
 	low, high := 0, len(r.blocks)-1
 	for low < high {
@@ -162,7 +166,7 @@ func (r *ring) holding(after event.Seq) block {
 	return r.blocks[low]
 }
 
-// after is the lines after a position.
+// after returns the lines after a position.
 func (b *block) after(at event.Seq) []byte {
 	data := b.data
 	for seq := b.first; seq <= at; seq++ {
@@ -171,7 +175,7 @@ func (b *block) after(at event.Seq) []byte {
 	return data
 }
 
-// decode fills into with events after a position, for one viewer.
+// decode fills into with the events after a position, for one viewer.
 func (b *block) decode(after event.Seq, into []*entry) []*entry {
 	data, first := b.after(after), max(after+1, b.first)
 	n := min(len(into), int(b.last()-after))

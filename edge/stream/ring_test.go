@@ -16,7 +16,7 @@ func (r *ring) sum() int {
 	for i := range r.blocks {
 		n += cap(r.blocks[i].data) + blockSize
 	}
-	for _, e := range r.lately {
+	for _, e := range r.decoded {
 		n += e.size()
 	}
 	return n
@@ -38,7 +38,7 @@ func TestARingHasWhatFollowsEachPosition(t *testing.T) {
 			tp.mu.Lock()
 			switch rand.IntN(20) {
 			case 0, 1:
-				tp.rest()
+				tp.dropDecoded()
 			case 2:
 				tp.trim(rand.IntN(1000))
 			}
@@ -64,7 +64,7 @@ func TestARingIsCutToItsLastFrame(t *testing.T) {
 	old := tp.ring.blocks[len(tp.ring.blocks)-1] // as a viewer that is about to decode has it
 	tp.mu.Lock()
 	tp.trim(0)
-	tp.rest()
+	tp.dropDecoded()
 	tp.mu.Unlock()
 	checkRing(t, tp)
 	if most := len(last.Data) + blockSize; tp.ring.size > most || tp.ring.base != last.First-1 {
@@ -130,7 +130,7 @@ func TestARingGoesOnOverWhatCannotBeRead(t *testing.T) {
 			t.Errorf("decoded %v: %d events, hidden %v …", decoded, len(seqs), hidden[:min(len(hidden), 5)])
 		}
 		tp.mu.Lock()
-		tp.rest()
+		tp.dropDecoded()
 		tp.mu.Unlock()
 	}
 }
@@ -146,7 +146,7 @@ func TestARingKeepsTheMeaningOfOddLines(t *testing.T) {
 	var first, again [9]*entry
 	n := len(tp.look(0, first[:]).entries)
 	tp.mu.Lock()
-	tp.rest()
+	tp.dropDecoded()
 	tp.mu.Unlock()
 	if m := len(tp.look(0, again[:]).entries); n != 4 || m != n {
 		t.Fatalf("%d events, and then %d, want 4", n, m)

@@ -10,16 +10,16 @@ import (
 // many are shared out.
 const rowSize = 256
 
-// A row is some of the viewers that are parked at a topic, all of one dialect: they
-// wait for each other's encoding, and for nobody else's.
+// A row is some of the viewers that are parked at a topic. They are of one dialect, so
+// that a viewer waits for the encoding of its own dialect, and for no other's.
 type row struct {
 	dialect string
 	topic   *topic
 	taken   int          // places, guarded by topic.mu
 	state   atomic.Int32 // see queue
-	due     atomic.Int64 // when the next sign of life is owed to one of them, by the hub's clock; 0: never
+	due     atomic.Int64 // by the hub's clock: when one of them is owed a sign of life; 0: never
 
-	mu   sync.Mutex // held by who moves them on
+	mu   sync.Mutex // held by the flusher that visits the row
 	list []*Parked
 }
 
@@ -32,14 +32,14 @@ func (t *topic) seat(p *Parked) {
 	r.owes(p.v.nextSign())
 	left := p.sit(r)
 	t.mu.Lock()
-	news := t.hasNews(p.v.at.Seq) // since it looked last
+	news := t.hasNews(p.v.at.Seq) // it may have come since the viewer looked last
 	t.mu.Unlock()
 	if news || left {
 		t.hub.waiting.add(r)
 	}
 }
 
-// place finds a row that is not full and takes one of its places.
+// place takes a place in a row of the dialect that is not full, or in a new one.
 func (t *topic) place(dialect string) *row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +54,7 @@ func (t *topic) place(dialect string) *row {
 	return r
 }
 
-// vacate gives places back.
+// vacate gives n places back. A row with none taken goes.
 func (r *row) vacate(n int) {
 	t := r.topic
 	t.mu.Lock()
@@ -79,15 +79,15 @@ func (r *row) owes(at time.Duration) {
 	}
 }
 
-// restAfter is how long a session is silent before its topic rests.
-const restAfter = time.Second
+// decodedKept is how long the decoded events of a session that is silent are kept.
+const decodedKept = time.Second
 
-// remind has the rows visited that owe a sign of life.
+// remind has the rows visited in which somebody is owed a sign of life by now.
 func (t *topic) remind(now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.ring.lately) > 0 && time.Since(t.pulse.signAt) >= restAfter {
-		t.rest()
+	if len(t.ring.decoded) > 0 && time.Since(t.pulse.signAt) >= decodedKept {
+		t.dropDecoded()
 	}
 	for _, r := range t.rows {
 		if due := r.due.Load(); due != 0 && due <= int64(now) {

@@ -13,8 +13,9 @@ type subRun struct {
 	mine bool
 }
 
-// mine reports whether an event belongs to what the viewer shows. A sub-agent's
-// events name their agent; whose it is, the session says.
+// mine reports whether an event belongs to the viewer's run, or to a sub-agent's run
+// below it. Events of sub-agents name their agent; which run is above them is in the
+// session, which may have to be read.
 func (v *Viewer) mine(ctx context.Context, e *entry) (bool, error) {
 	switch {
 	case v.req.RunID == "" || e.RunID == v.req.RunID:

@@ -2,13 +2,13 @@ package stream
 
 import "github.com/runlog-dev/runlog/event"
 
-// A told has what was encoded with a fold lately, as much as may be: each viewer that
-// looks further back than the topic's last events has decoded its own, of which
-// nothing is kept.
+// A told is a cache of what was encoded with a fold. Other encodings are kept with the
+// topic's decoded entries (entry.keep); but a viewer that is further behind decodes
+// entries of its own, and to encode them with a fold is too dear to do for each viewer.
 type told struct {
 	of    map[event.Seq]*telling
-	order []*telling // as they came
-	size  int        // about what they keep in memory
+	order []*telling // the oldest first
+	size  int        // about how many bytes they keep in memory
 }
 
 // A telling is one event as several views send it.
@@ -20,7 +20,7 @@ type telling struct {
 
 const wireSize = 200 // of an event's messages in one view, besides their bytes
 
-// made returns an event's messages in a view, if they are at hand.
+// made returns an event's messages in a view, if they are kept.
 func (all *told) made(seq event.Seq, v view) (messages [][]byte, ok bool) {
 	if t := all.of[seq]; t != nil {
 		return t.wires.in(v)
@@ -28,8 +28,7 @@ func (all *told) made(seq event.Seq, v view) (messages [][]byte, ok bool) {
 	return nil, false
 }
 
-// add has an event's messages in a view at hand, in most bytes altogether: those that
-// came first go.
+// add keeps an event's messages in a view. The oldest go until all come to most bytes.
 func (all *told) add(seq event.Seq, v view, messages [][]byte, most int) {
 	t := all.of[seq]
 	if t == nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A topic is one session that this process watches: what was appended lately,
-// and who must be told when more comes. It is the eventlog.Sink of its Watch.
+// A topic is one session that this process watches: what was appended lately, and who
+// must be told when more comes. It is the eventlog.Sink of its Watch, which opens it
+// (begin) and then calls Frame, Beat and Broken, one at a time.
 type topic struct {
 	hub *Hub
 	key eventlog.Key
@@ -25,7 +26,7 @@ type topic struct {
 	alone   atomic.Bool // there is one viewer
 	idle    *time.Timer // guarded by hub.mu: closes the topic that nobody views
 
-	decoder *event.Decoder // of the frames that come; used by the watch alone
+	decoder *event.Decoder // of the frames that come, used by the watch alone; nil until the first
 
 	mu     sync.Mutex
 	ring   ring // the events up to head.Seq
@@ -43,24 +44,25 @@ type topic struct {
 	checkedAt time.Time // when the head was last compared with the leader's
 }
 
-// A pulse is what is known of the session's owner and of the run under way.
+// A pulse is what a topic knows of the session's owner and of the run under way, for
+// heartbeats.
 type pulse struct {
-	beat    *heard    // nil: none
-	signAt  time.Time // of the last beat or frame, at first of the topic's beginning
-	run     string    // started and not ended, as far as this topic has seen
+	beat    *heard    // the last one; nil: none
+	signAt  time.Time // when a beat or frame came last, or the topic began
+	run     string    // the run that has started and not ended, as far as this topic has seen
 	status  event.Status
 	started time.Time
 }
 
-// A heard beat does not change.
+// A heard is a beat and when it came. It does not change.
 type heard struct {
 	eventlog.Beat
 	at time.Time
 }
 
-// open begins to watch with what a viewer at a position has missed, if that is a few
-// frames: so it is for most of those who come back. Else it begins with the last
-// one, and what is older is read when somebody asks for it.
+// open begins to watch. The ring begins with the frames that a viewer at position from
+// has missed, if they are few, as they are for most clients that come back. Otherwise
+// it begins with the last frame, and viewers read from the log what is older.
 func (t *topic) open(ctx context.Context, from event.Seq) (*eventlog.Watch, error) {
 	return t.hub.live.WatchHead(ctx, t.key, t, func(last eventlog.Frame) {
 		t.begin(t.hub.log.Recent(ctx, t.key, from, last, t.hub.opts.PageBytes))
@@ -77,6 +79,7 @@ func (t *topic) await(ctx context.Context) error {
 	}
 }
 
+// begin fills the ring with the last frames of the log.
 func (t *topic) begin(frames []eventlog.Frame) {
 	t.mu.Lock()
 	t.ring.base = frames[0].Before().Seq
@@ -86,7 +89,7 @@ func (t *topic) begin(frames []eventlog.Frame) {
 		t.add(f, t.entries(new(event.Decoder), f))
 	}
 	t.mu.Lock()
-	t.rest()
+	t.dropDecoded()
 	t.mu.Unlock()
 	t.hub.keepWithin()
 }
@@ -116,8 +119,8 @@ func (t *topic) add(f eventlog.Frame, list []*entry) {
 	t.tell()
 }
 
-// company is how many events are kept decoded: several viewers show them at
-// different times.
+// company is how many events are kept decoded at least: a lone viewer is done with one
+// when it has shown it, several show it at different times.
 func (t *topic) company() int {
 	if t.alone.Load() {
 		return 1
@@ -125,7 +128,7 @@ func (t *topic) company() int {
 	return aFew
 }
 
-// shown lets go of what the only viewer there is has seen.
+// shown drops the decoded events once the topic's only viewer has shown all of them.
 func (t *topic) shown(by *Viewer) {
 	if !t.alone.Load() {
 		return
@@ -133,16 +136,17 @@ func (t *topic) shown(by *Viewer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if by.at.Seq >= t.head.Seq {
-		t.rest()
+		t.dropDecoded()
 	}
 }
 
-// rest lets go of what viewers of a busy session have in common. The caller holds mu.
-func (t *topic) rest() {
-	t.ring.forget(len(t.ring.lately))
+// dropDecoded leaves the ring with lines alone. The caller holds mu.
+func (t *topic) dropDecoded() {
+	t.ring.forget(len(t.ring.decoded))
 	t.charge()
 }
 
+// unreadable tells the operator of an event that nobody will see.
 func (t *topic) unreadable(seq event.Seq, err error) {
 	t.hub.opts.Logger.Error("event cannot be read; it is not shown",
 		"tenant", t.key.Tenant, "session", t.key.Session, "seq", uint64(seq), "err", err)
@@ -176,7 +180,8 @@ func (t *topic) hasEvents() bool {
 	return t.head.Seq > 0
 }
 
-// tell has all viewers look. The caller holds mu.
+// tell has all viewers look: those that wait in goroutines of their own, and those that
+// are parked. The caller holds mu.
 func (t *topic) tell() {
 	if t.news != nil {
 		close(t.news)
@@ -201,19 +206,19 @@ func (t *topic) wait(after event.Seq) <-chan struct{} {
 	return t.news
 }
 
-// hasNews reports whether a look pays. The caller holds mu.
+// hasNews reports whether a viewer at a position has something to do. The caller holds mu.
 func (t *topic) hasNews(after event.Seq) bool { return after < t.head.Seq || t.broken != nil }
 
 // An outlook is what a viewer finds from its position on.
 type outlook struct {
 	entries []*entry      // what follows, from the ring
-	behind  bool          // what follows is not in the ring: read the log
-	through eventlog.Head // how far, if behind: the ring has the rest
-	broken  bool
-	head    eventlog.Head
+	behind  bool          // what follows is not in the ring any more: read the log
+	through eventlog.Head // if behind: read the log up to here, the ring has the rest
+	broken  bool          // nothing will follow here: join the session anew
+	head    eventlog.Head // the last frame that the topic knows
 }
 
-// look fills into with what follows a position.
+// look returns what follows a position. Its entries are in into, and as many as fit.
 func (t *topic) look(after event.Seq, into []*entry) outlook {
 	o, b := t.find(after, into)
 	if b.lines > 0 {
@@ -222,7 +227,8 @@ func (t *topic) look(after event.Seq, into []*entry) outlook {
 	return o
 }
 
-// find is look but for the decoding of what is found in a block.
+// find is look without decoding, which nobody else should wait for: if the entries are
+// in a block of the ring, it returns that block.
 func (t *topic) find(after event.Seq, into []*entry) (o outlook, b block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +249,8 @@ func (t *topic) find(after event.Seq, into []*entry) (o outlook, b block) {
 	return o, b
 }
 
-// checkHead compares with the head of the log if nothing was heard for a while: a
-// last message that was lost on its way shows in no other way.
+// checkHead has the watch compare itself with the log after silence: if the very last
+// message was lost on its way, nothing else shows it.
 func (t *topic) checkHead(now time.Time, silence time.Duration) {
 	t.mu.Lock()
 	due := now.Sub(later(t.pulse.signAt, t.checkedAt)) >= silence
@@ -257,6 +263,7 @@ func (t *topic) checkHead(now time.Time, silence time.Duration) {
 	}
 }
 
+// vitals is what heartbeats say, and the last event that the topic knows.
 func (t *topic) vitals() (pulse, event.Seq) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// turns lets some viewers read the log at once, and the others wait. Tenants take
-// turns: one with thousands of viewers that catch up holds up another's by a read, not
-// by all of theirs. Safe for concurrent use.
+// turns lets so many viewers read the log at once, and the others wait. Tenants take
+// turns: a tenant with thousands of viewers that catch up delays another tenant's viewer
+// by one read, not by thousands. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	free  int
@@ -122,7 +122,7 @@ func (l *line) first() *waiter {
 	return nil
 }
 
-// full reports whether most viewers read or wait, some of them a tenant's own.
+// full reports whether at least most viewers read or wait, some of them the tenant's.
 func (t *turns) full(tenant string, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
