@@ -148,13 +148,9 @@ func TestLastFramesStayInRings(t *testing.T) {
 
 func TestViewersGetEverythingWithoutRings(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	write(t, w, event.RunStarted)
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{RingTotal: 1, RingBytes: 1})
-	defer h.Close()
+	h := newHub(t, l, Options{RingTotal: 1, RingBytes: 1})
 	got := make(chan string, 3)
 	for range cap(got) {
 		go func() { got <- serve(t, h, Request{RunID: "r"}) }()
@@ -182,8 +178,7 @@ func TestViewersGetEverythingWithoutRings(t *testing.T) {
 
 func TestATopicBeginsWithTheLastFrame(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	write(t, w, event.RunStarted, event.TextDelta)
 	if _, err := w.Append(event.New(event.TextDelta, struct{}{}), event.New(event.TextDelta, struct{}{})); err != nil {
 		t.Fatal(err)
@@ -191,10 +186,7 @@ func TestATopicBeginsWithTheLastFrame(t *testing.T) {
 	if err := w.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{Observe: Observer{Paged: func(events, _ int) { t.Errorf("%d events were read from the log", events) }}})
-	defer h.Close()
+	h := newHub(t, l, Options{Observe: Observer{Paged: func(events, _ int) { t.Errorf("%d events were read from the log", events) }}})
 	body := serve(t, h, Request{After: Position{Seq: 2}, NoFollow: true})
 	if !strings.Contains(body, `"seq":3,`) || !strings.Contains(body, `"seq":4,`) || strings.Count(body, `"seq":`) != 2 {
 		t.Errorf("after 2 came %s", body)

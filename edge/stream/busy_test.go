@@ -1,21 +1,13 @@
 package stream
 
-import (
-	"testing"
-
-	"github.com/runlog-dev/runlog/eventlog"
-)
+import "testing"
 
 // A hub that reads for as many viewers as it may says so, until they have read.
 func TestBusy(t *testing.T) {
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
-	w := l.Writer(key, eventlog.Head{})
-	t.Cleanup(w.Close)
+	w := newWriter(t, l)
 	write(t, w, "run.started", "run.completed")
-	h := New(l, lv, Options{PageReaders: 1, PageQueue: 2, RingEvents: 1})
-	t.Cleanup(h.Close)
+	h := newHub(t, l, Options{PageReaders: 1, PageQueue: 2, RingEvents: 1})
 	done, err := h.pages.take(t.Context(), "other")
 	if err != nil {
 		t.Fatal(err)

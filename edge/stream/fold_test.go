@@ -59,10 +59,7 @@ func newFoldedSession(t *testing.T, list []event.Event) *foldedSession {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{})
-	t.Cleanup(h.Close)
+	h := newHub(t, l, Options{})
 	s := &foldedSession{h, nil, nc}
 	s.topic = s.view(t, native.Dialect{}).topic
 	fill(t, l, list...)

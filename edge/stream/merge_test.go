@@ -16,8 +16,7 @@ import (
 // fill appends events in as few frames as they come to.
 func fill(t testing.TB, l *eventlog.Log, events ...event.Event) {
 	t.Helper()
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	for _, e := range events {
 		if _, err := w.Append(e); err != nil {
 			t.Fatal(err)
@@ -97,8 +96,7 @@ func foldOf(t testing.TB, list []event.Event) *event.Session {
 func TestMergedReplayComesToTheSameState(t *testing.T) {
 	l := openLog(t)
 	fill(t, l, golden(t)...)
-	h := New(l, l.NewLive(), Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	stored := strings.Split(strings.TrimSpace(serve(t, h, Request{NoFollow: true, Audience: dialect.Auditor})), "\n")
 	var all []event.Event
 	for _, line := range stored {
@@ -129,8 +127,7 @@ func TestMergedReplayComesToTheSameState(t *testing.T) {
 func TestEventsAreNeverMerged(t *testing.T) {
 	l := openLog(t)
 	fill(t, l, said("a"), said("b"))
-	h := New(l, l.NewLive(), Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	plain := serve(t, h, Request{NoFollow: true})
 	if other := serve(t, h, Request{NoFollow: true, Catchup: Events}); other != plain || strings.Contains(plain, "first_seq") || strings.Count(plain, "\n") != 2 {
 		t.Errorf("%s", other)
@@ -150,8 +147,7 @@ func TestOnlyAdjacentDeltasOfOneThingAreMerged(t *testing.T) {
 	fill(t, l, said("1"), hidden, said("2"), other, said("4"),
 		of(event.ReasoningDelta, event.ReasoningDeltaData{ReasoningID: "m", Delta: "5"}),
 		said("6"), of(event.Custom, event.CustomData{Name: "n", Value: json.RawMessage("1")}), said("7"), hidden)
-	h := New(l, l.NewLive(), Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	var got []string
 	for line := range strings.Lines(serve(t, h, Request{NoFollow: true, Catchup: Merged})) {
 		var e struct {
@@ -186,8 +182,7 @@ func TestLongSessionOpensAsLargeAsItsContent(t *testing.T) {
 		store(t, l)
 		extend(t, l, list[n-1000:]...)
 		read := 0
-		h := New(l, l.NewLive(), Options{Observe: Observer{Paged: func(events, _ int) { read += events }}})
-		defer h.Close()
+		h := newHub(t, l, Options{Observe: Observer{Paged: func(events, _ int) { read += events }}})
 		body := serve(t, h, Request{NoFollow: true, Catchup: Merged})
 		s := event.NewSession(key.Session)
 		events := retell(t, s, body)
@@ -261,8 +256,7 @@ func BenchmarkOpen100000(b *testing.B) {
 	fill(b, l, list[:99_000]...)
 	store(b, l)
 	extend(b, l, list[99_000:]...)
-	h := New(l, l.NewLive(), Options{})
-	defer h.Close()
+	h := newHub(b, l, Options{})
 	for _, c := range Catchups {
 		b.Run(string(c), func(b *testing.B) {
 			b.ReportAllocs()
@@ -308,11 +302,8 @@ func FuzzDelta(f *testing.F) {
 // Once a client has caught up it gets every event by itself, at once.
 func TestLiveEventsAreNotMerged(t *testing.T) {
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
 	fill(t, l, said("1"), said("2"))
-	h := New(l, lv, Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	head, err := l.Head(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -346,15 +337,12 @@ func TestLiveEventsAreNotMerged(t *testing.T) {
 // Far behind, a snapshot is sent where it is smaller, and only there.
 func TestSnapshotWhereItIsSmaller(t *testing.T) {
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
 	list := []event.Event{said("0")}
 	for i := range 2000 {
 		list = append(list, of(event.ToolProgress, event.ToolProgressData{CallID: "c", Progress: event.Progress{Progress: float64(i)}}))
 	}
 	fill(t, l, list...)
-	h := New(l, lv, Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	for _, c := range []struct {
 		after    event.Seq
 		snapshot bool

@@ -31,10 +31,7 @@ func (m *meddler) Write(b []byte) (int, error) {
 func TestWhatIsAppendedAtAnyMomentComesOnce(t *testing.T) {
 	const history = 8
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{PageBytes: 1}) // a write for each event of the log
-	defer h.Close()
+	h := newHub(t, l, Options{PageBytes: 1}) // a write for each event of the log
 	for i, late := range [][]event.Type{{event.TextDelta, event.RunCompleted}, {event.RunCompleted}} {
 		for moment := range history + 1 {
 			k := eventlog.Key{Tenant: "default", Session: fmt.Sprint(i, "-", moment)}

@@ -26,10 +26,7 @@ func TestWhoOpensASessionMayLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, l, said("x"))
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{Linger: time.Hour})
-	defer h.Close()
+	h := newHub(t, l, Options{Linger: time.Hour})
 	way.Stall()
 	view := func() (leave context.CancelCauseFunc, answer chan error) {
 		ctx, leave := context.WithCancelCause(t.Context())

@@ -46,12 +46,9 @@ func parking(t testing.TB, opts Options, tune func(*net.TCPConn)) *lotServer {
 		t.Skip("viewers are parked on Linux alone")
 	}
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
-	s := &lotServer{log: l, ended: make(chan error, 5000)}
+	s := &lotServer{log: l, writer: newWriter(t, l), ended: make(chan error, 5000)}
 	opts.Observe.Woken = func() { s.woken.Add(1) }
-	s.hub = New(l, lv, opts)
-	s.writer = l.Writer(key, eventlog.Head{})
+	s.hub = newHub(t, l, opts)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.hub.Run(ctx) }()
@@ -63,7 +60,7 @@ func parking(t testing.TB, opts Options, tune func(*net.TCPConn)) *lotServer {
 		}
 	}
 	s.Start()
-	t.Cleanup(func() { stop(); <-done; s.Close(); s.writer.Close(); s.hub.Close() })
+	t.Cleanup(func() { stop(); <-done; s.Close() })
 	return s
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // nowhere takes what is written and counts it.
@@ -26,13 +25,11 @@ func (n *nowhere) FlushError() error           { return nil }
 // Pages are read ahead, and given back by viewers that go before they need them.
 func TestPagesReadAheadAreGivenBack(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	for range 20 {
 		write(t, w, event.TextDelta)
 	}
-	h := New(l, l.NewLive(), Options{PageBytes: 1, PageReaders: 2})
-	defer h.Close()
+	h := newHub(t, l, Options{PageBytes: 1, PageReaders: 2})
 	var viewers []*Viewer
 	for i := range 4 {
 		v, err := h.View(t.Context(), Request{Key: key})
@@ -82,8 +79,7 @@ func BenchmarkReplay(b *testing.B) {
 		list[i].TraceID = "trace-r"
 	}
 	fill(b, l, list...)
-	h := New(l, l.NewLive(), Options{})
-	defer h.Close()
+	h := newHub(b, l, Options{})
 	for _, c := range []Catchup{Events, Merged} {
 		b.Run(string(c), func(b *testing.B) {
 			b.ReportAllocs()

@@ -42,6 +42,23 @@ func run(t testing.TB, lv *eventlog.Live) {
 	t.Cleanup(func() { stop(); <-done })
 }
 
+// newHub returns a hub that follows a log.
+func newHub(t testing.TB, l *eventlog.Log, opts Options) *Hub {
+	t.Helper()
+	lv := l.NewLive()
+	run(t, lv)
+	h := New(l, lv, opts)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// newWriter writes the session that tests look at.
+func newWriter(t testing.TB, l *eventlog.Log) *eventlog.Writer {
+	w := l.Writer(key, eventlog.Head{})
+	t.Cleanup(w.Close)
+	return w
+}
+
 func write(t testing.TB, w *eventlog.Writer, types ...event.Type) {
 	t.Helper()
 	for _, kind := range types {
@@ -84,8 +101,7 @@ func serve(t testing.TB, h *Hub, r Request) string {
 // All live messages are lost: what was appended is found all the same.
 func TestLostLiveMessagesAreFoundByTheHead(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	write(t, w, event.RunStarted)
 	h := New(l, l.NewLive(), Options{CheckHead: 20 * time.Millisecond, Heartbeat: 10 * time.Millisecond}) // Live does not run
 	defer h.Close()
@@ -110,12 +126,8 @@ func (c counting) Event(e event.Event, line []byte, to dialect.Audience) []diale
 
 func TestAnEventIsEncodedOnceForAllViewers(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{})
-	defer h.Close()
+	w := newWriter(t, l)
+	h := newHub(t, l, Options{})
 	d := counting{encoded: new(atomic.Int64)}
 	const viewers, events = 20, 50
 	views := make([]*Viewer, viewers)
@@ -159,10 +171,7 @@ func TestAnEventIsEncodedOnceForAllViewers(t *testing.T) {
 
 func TestTopicsGoWithTheirViewers(t *testing.T) {
 	l := openLog(t)
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{Linger: time.Millisecond})
-	defer h.Close()
+	h := newHub(t, l, Options{Linger: time.Millisecond})
 	for range 20 { // closes and opens race
 		v, err := h.View(t.Context(), Request{Key: key})
 		if err != nil {
@@ -185,8 +194,7 @@ func TestTopicsGoWithTheirViewers(t *testing.T) {
 // Asking for sessions that are not there leaves nothing behind.
 func TestATopicWithoutEventsDoesNotLinger(t *testing.T) {
 	l := openLog(t)
-	h := New(l, l.NewLive(), Options{Linger: time.Hour})
-	defer h.Close()
+	h := newHub(t, l, Options{Linger: time.Hour})
 	for _, session := range []string{"none", "s"} {
 		k := eventlog.Key{Tenant: "default", Session: session}
 		if session == "s" {
@@ -209,12 +217,8 @@ func TestATopicWithoutEventsDoesNotLinger(t *testing.T) {
 
 func TestRingIsBounded(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{RingEvents: 10, RingBytes: 1 << 20})
-	defer h.Close()
+	w := newWriter(t, l)
+	h := newHub(t, l, Options{RingEvents: 10, RingBytes: 1 << 20})
 	v, err := h.View(t.Context(), Request{Key: key, RunID: "r"})
 	if err != nil {
 		t.Fatal(err)
@@ -248,13 +252,9 @@ func (d double) Event(e event.Event, line []byte, to dialect.Audience) []dialect
 
 func TestCutInsideAnEventResumesInside(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
+	w := newWriter(t, l)
 	write(t, w, event.RunStarted, event.TextDelta, event.RunCompleted)
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{})
-	defer h.Close()
+	h := newHub(t, l, Options{})
 	ids := func(after Position, d dialect.Dialect) (got []string) {
 		body := serve(t, h, Request{After: after, NoFollow: true, Dialect: d, Transport: SSE{}})
 		for line := range strings.Lines(body) {
@@ -343,12 +343,8 @@ func (h held) Event(e event.Event, line []byte, to dialect.Audience) []dialect.M
 // the run, its end too, while that one is still at the first event.
 func TestNoDialectSlowsAnothersViewers(t *testing.T) {
 	l := openLog(t)
-	w := l.Writer(key, eventlog.Head{})
-	defer w.Close()
-	lv := l.NewLive()
-	run(t, lv)
-	h := New(l, lv, Options{})
-	defer h.Close()
+	w := newWriter(t, l)
+	h := newHub(t, l, Options{})
 	slow := held{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	late := make(chan string)
 	go func() { late <- serve(t, h, Request{RunID: "r", Dialect: slow}) }()

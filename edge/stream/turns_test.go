@@ -130,8 +130,7 @@ func TestACrowdDoesNotHoldUpAnotherTenant(t *testing.T) {
 		w.Close()
 	}
 	var reads atomic.Int64
-	h := New(l, l.NewLive(), Options{PageReaders: 1, PageBytes: 1500, RingEvents: 1, Observe: Observer{Paged: func(int, int) { reads.Add(1) }}})
-	defer h.Close()
+	h := newHub(t, l, Options{PageReaders: 1, PageBytes: 1500, RingEvents: 1, Observe: Observer{Paged: func(int, int) { reads.Add(1) }}})
 	first, err := h.pages.take(t.Context(), "first")
 	if err != nil {
 		t.Fatal(err)
