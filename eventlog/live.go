@@ -188,7 +188,7 @@ func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch,
 	if err != nil {
 		return nil, err
 	}
-	w.fill()
+	go w.fill()
 	return w, nil
 }
 
@@ -209,7 +209,7 @@ func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last
 	w.last = last.head()
 	w.mu.Unlock()
 	if !w.filled(nil) {
-		w.fill()
+		go w.fill()
 	}
 	return w, nil
 }
@@ -273,8 +273,6 @@ func (w *Watch) live(f Frame) {
 	default:
 		w.ahead = append(w.ahead, f)
 		w.gap("log")
-		w.filling = true
-		w.fill()
 	}
 }
 
@@ -285,22 +283,23 @@ func (w *Watch) deliver(f Frame) {
 	w.sink.Frame(f)
 }
 
+// beat takes a beat from the subscription. It tells where the log ends.
+func (w *Watch) beat(b Beat) {
+	w.mu.Lock()
+	if b.Head > w.last.Seq && !w.filling && !w.broken {
+		w.gap("check")
+	}
+	w.mu.Unlock()
+	w.sink.Beat(b)
+}
+
+// gap has frames read from the log that are missing; how is what showed that, for the
+// metrics. The caller holds mu.
 func (w *Watch) gap(how string) {
 	if fn := w.home.log.opts.Observe.Gap; fn != nil {
 		fn(how)
 	}
-}
-
-func (w *Watch) beat(b Beat) {
-	w.mu.Lock()
-	behind := b.Head > w.last.Seq && !w.filling && !w.broken
-	if behind {
-		w.gap("check")
-		w.filling = true
-		w.fill()
-	}
-	w.mu.Unlock()
-	w.sink.Beat(b)
+	w.check()
 }
 
 // Check compares the watch with the head of the log and fills what is missing:
@@ -308,31 +307,33 @@ func (w *Watch) beat(b Beat) {
 func (w *Watch) Check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.broken {
-		return
-	}
-	if w.filling {
-		w.again = true
-		return
-	}
-	w.filling = true
-	w.fill()
+	w.check()
 }
 
-// fill reads the log up to its head, in a goroutine of its own, until the live
-// frames that came meanwhile connect. The caller has set filling.
+// check begins to fill, or has that done once more if it is going on. The caller holds mu.
+func (w *Watch) check() {
+	switch {
+	case w.broken:
+	case w.filling:
+		w.again = true
+	default:
+		w.filling = true
+		go w.fill()
+	}
+}
+
+// fill reads the log up to its head, until the live frames that came meanwhile follow.
+// It has a goroutine of its own; whoever starts it has set filling.
 func (w *Watch) fill() {
-	go func() {
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-			err := w.fillOnce()
-			if w.filled(err) {
-				return
-			}
-			if err != nil && sleep(w.ctx, wait) != nil {
-				return
-			}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := w.fillOnce()
+		if w.filled(err) {
+			return
 		}
-	}()
+		if err != nil && sleep(w.ctx, wait) != nil {
+			return
+		}
+	}
 }
 
 // filled hands the live frames on that connect now, and reports whether the
