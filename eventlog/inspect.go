@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -106,12 +105,12 @@ func (l *Log) Partition(k Key) int { return k.partition(l.opts.Partitions) }
 // with an error and its Pos, and the next one follows; any other error ends it.
 func (l *Log) Stored(ctx context.Context, k Key, head Head) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		pos, stale := uint64(1), 0
-		for pos <= head.Pos {
-			before := pos
+		pos := uint64(1)
+		for behind := lag(0); pos <= head.Pos; {
+			from := pos
 			for f, err := range l.batch(ctx, k, pos, batchBytes) {
 				if errors.Is(err, errSilent) {
-					stale += silent - 1
+					behind += silent - 1
 					break
 				}
 				if f.Pos > head.Pos {
@@ -122,17 +121,8 @@ func (l *Log) Stored(ctx context.Context, k Key, head Head) iter.Seq2[Frame, err
 				}
 				pos = f.Pos + 1
 			}
-			if pos > before {
-				stale = 0
-				continue
-			}
-			// A follower that has not caught up yet.
-			if stale++; stale > 20 {
-				yield(Frame{}, fmt.Errorf("read %s from position %d: the head is at %d: %w", k, pos, head.Pos, ErrUnavailable))
-				return
-			}
-			if sleep(ctx, time.Duration(stale)*5*time.Millisecond) != nil {
-				yield(Frame{}, ctx.Err())
+			if err := behind.after(ctx, pos > from); err != nil {
+				yield(Frame{}, fmt.Errorf("read %s from position %d: the head is at %d: %w", k, pos, head.Pos, err))
 				return
 			}
 		}

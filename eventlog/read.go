@@ -282,15 +282,15 @@ func (l *Log) Read(ctx context.Context, k Key, after event.Seq, head Head) iter.
 
 func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, head Head, size int, yield func(Frame, error) bool) {
 	next, begun := after+1, false
-	for stale := 0; next <= head.Seq; {
-		progress := false
+	for behind := lag(0); next <= head.Seq; {
+		from := pos
 		for f, err := range l.batch(ctx, k, pos, size) {
 			if errors.Is(err, errSilent) {
-				stale += silent - 1
+				behind += silent - 1
 				break
 			}
 			if err == nil && f.Last < next { // before what was asked for
-				pos, progress = f.Pos+1, true
+				pos = f.Pos + 1
 				continue
 			}
 			if err == nil && (f.First > next || begun && f.First != next) {
@@ -303,25 +303,34 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 			if !yield(f, nil) {
 				return
 			}
-			next, pos, begun, progress = f.Last+1, f.Pos+1, true, true
+			next, pos, begun = f.Last+1, f.Pos+1, true
 			if next > head.Seq {
 				return
 			}
 		}
-		if progress {
-			stale = 0
-			continue
-		}
-		// A follower that has not caught up yet: the leader has said that more is there.
-		if stale++; stale > 20 {
-			yield(Frame{}, fmt.Errorf("read %s from %d: head is %d: %w", k, next, head.Seq, ErrUnavailable))
-			return
-		}
-		if sleep(ctx, time.Duration(stale)*5*time.Millisecond) != nil {
-			yield(Frame{}, ctx.Err())
+		if err := behind.after(ctx, pos > from); err != nil {
+			yield(Frame{}, fmt.Errorf("read %s from %d: the head is %d: %w", k, next, head.Seq, err))
 			return
 		}
 	}
+}
+
+// A lag is how often in a row a replica had nothing new, though the leader has said that
+// more is there.
+type lag int
+
+// after is called after each answer: it begins anew if there was something new, and else
+// gives the replicas a moment, a longer one each time. ErrUnavailable when that happened
+// twenty times, ctx's error if that has ended.
+func (n *lag) after(ctx context.Context, progress bool) error {
+	if progress {
+		*n = 0
+		return nil
+	}
+	if *n++; *n > 20 {
+		return ErrUnavailable
+	}
+	return sleep(ctx, time.Duration(*n)*5*time.Millisecond)
 }
 
 // direct asks any replica first, and the leader when that one does not have it, or
