@@ -39,12 +39,12 @@ func (l *Log) Bury(ctx context.Context, tenant string, d DeadLetter) error {
 
 // DeadLetters lists a tenant's, oldest first.
 func (l *Log) DeadLetters(ctx context.Context, tenant string) ([]DeadLetter, error) {
-	keys, err := l.reg.ListKeysFiltered(ctx, "dead."+token(tenant)+".>")
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+	keys, err := l.registered(ctx, "dead."+token(tenant)+".>")
+	if err != nil {
 		return nil, unavailable(fmt.Errorf("list dead letters: %w", err))
 	}
 	var list []DeadLetter
-	for key := range keysOf(keys) {
+	for _, key := range keys {
 		d, err := l.dead(ctx, key)
 		if errors.Is(err, ErrNotFound) {
 			continue // dropped meanwhile
@@ -61,15 +61,6 @@ func (l *Log) DeadLetters(ctx context.Context, tenant string) ([]DeadLetter, err
 		return strings.Compare(a.RunID, b.RunID)
 	})
 	return list, nil
-}
-
-func keysOf(lister jetstream.KeyLister) <-chan string {
-	if lister == nil {
-		none := make(chan string)
-		close(none)
-		return none
-	}
-	return lister.Keys()
 }
 
 // DeadLetter returns one, or ErrNotFound.

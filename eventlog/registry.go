@@ -30,19 +30,31 @@ func (l *Log) Agent(ctx context.Context, name string) ([]byte, error) {
 
 // Agents lists the names of all announced agents, sorted.
 func (l *Log) Agents(ctx context.Context) ([]string, error) {
-	lister, err := l.reg.ListKeysFiltered(ctx, "agent.>")
-	if errors.Is(err, jetstream.ErrNoKeysFound) {
-		return nil, nil
-	}
+	keys, err := l.registered(ctx, "agent.>")
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("list agents: %w", err))
 	}
 	var names []string
-	for key := range lister.Keys() {
+	for _, key := range keys {
 		if name, err := untoken(strings.TrimPrefix(key, "agent.")); err == nil {
 			names = append(names, name)
 		}
 	}
 	sort.Strings(names)
 	return names, nil
+}
+
+// registered lists the keys of the registry that a filter matches.
+func (l *Log) registered(ctx context.Context, filter string) (keys []string, err error) {
+	lister, err := l.reg.ListKeysFiltered(ctx, filter)
+	if errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for key := range lister.Keys() {
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
