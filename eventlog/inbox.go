@@ -94,7 +94,8 @@ func (l *Log) Answered(ctx context.Context, pos uint64) error {
 	return l.deleteMsg(ctx, inboxStream, pos)
 }
 
-// deleteMsg removes a message by stream position; without erasing its bytes.
+// deleteMsg removes a message by stream position, without overwriting its bytes. One that
+// is gone already is fine.
 func (l *Log) deleteMsg(ctx context.Context, stream string, pos uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -112,10 +113,14 @@ func (l *Log) deleteMsg(ctx context.Context, stream string, pos uint64) error {
 	if err := json.Unmarshal(msg.Data, &res); err != nil {
 		return fmt.Errorf("delete %d of %s: %w", pos, stream, err)
 	}
-	if res.Error != nil && res.Error.ErrorCode != errNoMessage && res.Error.Code != 404 && res.Error.ErrorCode != 10043 && res.Error.ErrorCode != 10057 {
-		return unavailable(fmt.Errorf("delete %d of %s: %w", pos, stream, res.Error))
+	if res.Error == nil || res.Error.Code == 404 {
+		return nil
 	}
-	return nil
+	switch res.Error.ErrorCode {
+	case errNoMessage, errNoSequence, errNotDeleted:
+		return nil
+	}
+	return unavailable(fmt.Errorf("delete %d of %s: %w", pos, stream, res.Error))
 }
 
 // OnCommand calls fn, from one goroutine, whenever a command reaches the

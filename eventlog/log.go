@@ -160,8 +160,9 @@ const (
 	errInProcess     = 10164 // another append of the subject is under way: try again
 	errSameInProcess = 10158 // a message with the same id is under way: try again
 	errPerSubject    = 10077 // too many messages of the subject
-	errNoMessage     = 10037
-	errStreamMissing = 10059
+	errNoMessage     = 10037 // for that subject or position
+	errNoSequence    = 10043 // to delete
+	errNotDeleted    = 10057 // for any reason, mostly because it is gone
 )
 
 func apiCode(err error) jetstream.ErrorCode {
