@@ -122,7 +122,7 @@ var proxies = []proxy{
 		"uploads":                              "1 MiB is the most",
 		"a request's body arrives as it comes": "it is kept until it is whole",
 		"silence on a WebSocket":               "there is none",
-		"storms":                               "to HTTP/1.0 it looks like the end, and EventSource gets 502",
+		"storms":                               "EventSource gets 502",
 		"no token in the log of storms":        "the log of errors has the whole request",
 	}, conf: `
 upstream runlog_edges { server edge1:8080; server edge2:8080; }

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,8 @@ type call struct {
 	parks        bool      // the connection can be taken over from its HTTP server
 	closes       bool      // the client wants it closed after the answer
 	old          bool      // HTTP/1.0: the end of the connection is that of the body
+	gone         func()    // says that the client is; nil unless closes
+	conn         net.Conn  // of HTTP/1.0
 	body         *paced    // nil: there is none
 	share        bodyShare // what the body takes
 	opening      atomic.Pointer[openings]
@@ -83,6 +86,9 @@ type answer struct {
 	http.ResponseWriter
 	call *call
 	pace answerPace
+
+	takenOver *sync.WaitGroup
+	unsaid    *unsaid // nil: net/http has the connection
 }
 
 // DeadlineEnds reports whether a write deadline that has passed ends the answer although
@@ -93,6 +99,9 @@ func (a *answer) WriteHeader(status int) {
 	if status >= 200 {
 		a.call.started, a.call.status = true, status
 		a.call.share.giveUp()
+	}
+	if a.call.leavesUnsaid(status, a.Header()) {
+		a.takeOver()
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -125,7 +134,16 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1)}
-		ctx, done := detached(r.Context())
+		conn := r.Context()
+		if c.closes {
+			conn, c.gone = context.WithCancel(conn)
+			defer c.gone()
+		}
+		if c.old {
+			c.conn = connOf(r)
+			resets(c.conn, true)
+		}
+		ctx, done := detached(conn)
 		defer done()
 		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 		if r.Body != http.NoBody {
@@ -133,7 +151,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 			r.Body, c.share.room = c.body, &s.bodies
 		}
 		defer c.share.giveUp()
-		a := &answer{w, c, answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}}
+		a := &answer{ResponseWriter: w, call: c, pace: answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}, takenOver: &s.takenOver}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
 		defer a.pace.last(w)
@@ -178,7 +196,7 @@ func requestID(r *http.Request) string {
 
 // conclude logs the record. A panic that is not meant to abort the answer becomes
 // a 500, or aborts it where it has begun.
-func (s *Server) conclude(w http.ResponseWriter, c *call) {
+func (s *Server) conclude(w *answer, c *call) {
 	thrown := recover()
 	c.headerLeft()
 	if thrown != nil && thrown != any(http.ErrAbortHandler) {
@@ -195,30 +213,18 @@ func (s *Server) conclude(w http.ResponseWriter, c *call) {
 		return
 	}
 	s.record(c)
+	if w.unsaid != nil {
+		w.unsaid.end(thrown == nil, s.hub.WriteTimeout())
+	}
 	if thrown != nil {
 		if c.old {
 			breakOff(w)
 		}
 		panic(http.ErrAbortHandler)
 	}
-}
-
-// breakOff resets the connection of an answer that is not whole, where its client
-// would take a closed one for the end of it.
-func breakOff(w http.ResponseWriter) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Unix(1, 0)) // what is not sent yet will not be
-	conn, _, err := rc.Hijack()
-	if err != nil {
-		return
+	if c.old {
+		resets(c.conn, false)
 	}
-	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = secure.NetConn() // closing the other one would say that it is the end
-	}
-	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
-		_ = c.SetLinger(0)
-	}
-	_ = conn.Close()
 }
 
 // record logs a call that is over.

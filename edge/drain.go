@@ -25,7 +25,7 @@ func (s *Server) shutDown(srv *http.Server) error {
 	if err := srv.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
 	}
-	return errors.Join(s.awaitSockets(ctx), s.hub.AwaitParked(ctx))
+	return errors.Join(s.awaitTakenOver(ctx), s.hub.AwaitParked(ctx))
 }
 
 // drainSpread is how long it takes to end streams at a rate a second, but no longer

@@ -108,19 +108,19 @@ func (o *Options) bodies() int64 {
 // A Server is an edge. New starts nothing.
 type Server struct {
 	Deps
-	opts     Options
-	ownLive  bool
-	hub      *stream.Hub
-	gate     *auth.Gate
-	agents   agentCache
-	metrics  *metrics
-	secret   lazySecret
-	places   places
-	memory   usage
-	bodies   bodyRoom
-	handler  http.Handler
-	comeback *comeback      // set by Run
-	sockets  sync.WaitGroup // WebSockets and their commands, which no http.Server waits for
+	opts      Options
+	ownLive   bool
+	hub       *stream.Hub
+	gate      *auth.Gate
+	agents    agentCache
+	metrics   *metrics
+	secret    lazySecret
+	places    places
+	memory    usage
+	bodies    bodyRoom
+	handler   http.Handler
+	comeback  *comeback      // set by Run
+	takenOver sync.WaitGroup // connections, which no http.Server waits for: WebSockets with their commands, unsaid answers
 
 	tenants   quotas
 	addresses quotas
@@ -214,6 +214,7 @@ func (s *Server) httpServer() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	srv := &http.Server{
 		Handler:           s.handler,
+		ConnContext:       withConn,
 		ReadHeaderTimeout: s.opts.HeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    s.opts.MaxHeader,
@@ -236,15 +237,15 @@ func (s *Server) accept(srv *http.Server, ln net.Listener) error {
 	return srv.ServeTLS(ln, "", "")
 }
 
-// awaitSockets waits for WebSockets, which Shutdown knows nothing of.
-func (s *Server) awaitSockets(ctx context.Context) error {
+// awaitTakenOver waits for connections that Shutdown knows nothing of.
+func (s *Server) awaitTakenOver(ctx context.Context) error {
 	done := make(chan struct{})
-	go func() { s.sockets.Wait(); close(done) }()
+	go func() { s.takenOver.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("shut down: WebSockets are still open: %w", ctx.Err())
+		return fmt.Errorf("shut down: connections that were taken over are still open: %w", ctx.Err())
 	}
 }
 

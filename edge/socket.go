@@ -122,8 +122,8 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	if s.drain.Err() != nil {
 		return errDraining
 	}
-	s.sockets.Add(1)
-	defer s.sockets.Done()
+	s.takenOver.Add(1)
+	defer s.takenOver.Done()
 	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), busy: make(chan struct{}, commandsAtOnce), begun: make(chan struct{})}
 	if !k.accept(w) {
 		return nil

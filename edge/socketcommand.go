@@ -44,9 +44,9 @@ func (k *socket) command(raw []byte) {
 	case <-k.ctx.Done():
 		return
 	}
-	k.srv.sockets.Add(1)
+	k.srv.takenOver.Add(1)
 	go func() {
-		defer k.srv.sockets.Done()
+		defer k.srv.takenOver.Done()
 		defer func() { <-k.busy }()
 		k.answer(cmd.ID, func(w http.ResponseWriter) { k.do(w, cmd) })
 	}()
@@ -77,8 +77,8 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
 		return
 	}
 	defer func() { _ = recover() }() // conclude has logged it, and the answer is an error or nothing
-	w = &answer{ResponseWriter: w, call: c}
-	defer k.srv.conclude(w, c)
+	a := &answer{ResponseWriter: w, call: c}
+	defer k.srv.conclude(a, c)
 	r.URL.Path, c.route = strings.TrimPrefix(route, "POST "), route
 	c.method, c.path = r.Method, r.URL.Path
 	run := cmd.RunID
@@ -96,10 +96,10 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
 	case c.who.Grant != nil && !c.who.Grant.Commands:
 		err = problem(http.StatusForbidden, event.CodeForbidden, `the token may only follow; ask for one with "commands": true`)
 	default:
-		err = h(w, r, c)
+		err = h(a, r, c)
 	}
 	if err != nil {
-		c.fail(w, r, err)
+		c.fail(a, r, err)
 	}
 }
 

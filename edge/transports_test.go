@@ -37,6 +37,13 @@ func http1(roots *x509.CertPool) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: p, TLSClientConfig: &tls.Config{RootCAs: roots}}}
 }
 
+// closing wants its connections closed after each answer.
+func closing(roots *x509.CertPool) *http.Client {
+	c := http1(roots)
+	c.Transport.(*http.Transport).DisableKeepAlives = true
+	return c
+}
+
 func http2(roots *x509.CertPool) *http.Client {
 	p := new(http.Protocols)
 	p.SetHTTP2(true)
@@ -55,6 +62,8 @@ var ways = []way{
 	{"SSE over HTTP/1.1 and TLS", true, http1, "text/event-stream"},
 	{"NDJSON over HTTP/1.1 and TLS", true, http1, "application/x-ndjson"},
 	{"WebSocket over TLS", true, http1, ""},
+	{"SSE over HTTP/1.1, Connection: close", false, closing, "text/event-stream"},
+	{"NDJSON over HTTP/1.1 and TLS, Connection: close", true, closing, "application/x-ndjson"},
 }
 
 // A viewer is a client of one stream. next returns io.EOF at a proper end alone.

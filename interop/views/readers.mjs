@@ -1,19 +1,12 @@
 // Readers of the plain views, each written as its users would.
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { APIError } from '@anthropic-ai/sdk'
 import { Stream } from '@anthropic-ai/sdk/core/streaming'
 import { MessageStream } from '@anthropic-ai/sdk/lib/MessageStream'
 import { EventSource } from 'eventsource'
 import { resumingFetch } from '../agui/resuming-fetch.mjs'
-
-/** Why the program in Python cannot be run here; in CI that is a failure. */
-export function noPython() {
-  const has = /Python 3\.\d\d/.test(spawnSync('python3', ['--version'], { encoding: 'utf8' }).stdout ?? '')
-  assert(has || process.env.CI !== 'true', 'install Python 3.10 or later')
-  return has ? false : 'install Python 3.10 or later'
-}
 
 /** The program in Python, which does any number of streams: .read(url, path), .stop(). */
 export function python() {

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { everyCut, offByOne } from '../lib/cuts.mjs'
 import { Proxy } from '../lib/proxy.mjs'
+import { noPython } from '../lib/python.mjs'
 import { command, edges, fresh, runState, scenarios } from '../lib/stage.mjs'
-import { agents, anthropic, noPython, parts, python } from './readers.mjs'
+import { agents, anthropic, parts, python } from './readers.mjs'
 
 const post = async (path, body) => {
   const r = await fetch(edges[1] + path, { method: 'POST', body: JSON.stringify(body) })
