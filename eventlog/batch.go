@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,15 +26,17 @@ const (
 	// asked like all others until its neighbours notice, which takes NATS half a
 	// minute. Whoever asks again is likely to reach another one.
 	replicaTry = time.Second
-	// silent is how many empty answers of a replica a silence counts for.
+	// silent is how many empty answers (see lag) a replica's silence counts for.
 	silent = 4
 )
 
-// batch yields up to readBatch frames of the session from a stream position on,
-// ending after the one with which they reach size bytes; errSilent if the replica
-// stops answering. A frame that cannot be
-// read comes with an error, and the next one follows. It has a channel of its
-// own, made for what can come: an ordinary subscription allocates half a megabyte.
+// batch yields up to readBatch frames of the session from a stream position on. It ends
+// after the frame with which they reach size bytes. errSilent if the replica stops
+// answering. A frame that cannot be read comes with an error and its Pos, and the next
+// one follows; any other error ends it.
+//
+// It has a channel of its own, just large enough for what can come: an ordinary
+// subscription allocates half a megabyte.
 func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, batchTimeout)
@@ -93,11 +94,7 @@ func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bo
 
 // directFrame reads the frame from a replica's answer.
 func directFrame(k Key, m *nats.Msg) (Frame, error) {
-	pos, err := strconv.ParseUint(m.Header.Get(hdrPos), 10, 64)
-	if err != nil {
-		return Frame{}, fmt.Errorf("frame of %s: %w", k, err)
-	}
-	f, err := newFrame(k, pos, m.Header, m.Data)
+	f, err := messageFrame(k, m)
 	if at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")); err == nil {
 		f.Time = at
 	}

@@ -22,15 +22,15 @@ type mark struct {
 	seq event.Seq
 }
 
-// locate finds the stream position of the frame that holds seq, or of one
-// shortly before it. Whoever comes back is mostly near the head, so the chain of
-// predecessors is followed first; then positions are probed, farther and farther
-// back, and at last between two of them.
+// locate finds the stream position of the frame that holds seq, or of one shortly before
+// it. A client that comes back is mostly near the head, so the chain of previous frames
+// is followed first. Then positions are probed, farther and farther back, until one is
+// before seq, and at last between that one and the one after it.
 func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint64, error) {
 	if seq == 1 {
 		return 1, nil
 	}
-	if head.First == 0 { // as Before gives it
+	if head.First == 0 { // the head is from Frame.Before
 		f, err := l.frameAt(ctx, k, head.Pos)
 		if errors.Is(err, ErrNotFound) {
 			return head.Pos, nil
@@ -38,7 +38,7 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 		if err != nil {
 			return 0, err
 		}
-		head = f.head()
+		head = f.End()
 	}
 	at := head
 	for range stepsBack {
@@ -52,7 +52,7 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 		if err != nil {
 			return 0, err
 		}
-		at = f.head()
+		at = f.End()
 	}
 	if at.First <= seq {
 		return at.Pos, nil
@@ -64,8 +64,8 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 	return l.between(ctx, k, seq, lo, hi)
 }
 
-// perEvent is how many stream positions an event of the session takes, by two of
-// its frames.
+// perEvent is how many positions of the stream, which many sessions share, there are to
+// an event of this session, estimated by two of its frames.
 func perEvent(from, to Head) float64 {
 	return float64(to.Pos-from.Pos) / float64(to.First-from.First)
 }
@@ -89,9 +89,9 @@ func (l *Log) reachBack(ctx context.Context, k Key, seq event.Seq, hi mark, perE
 	return mark{1, 1}, hi, nil
 }
 
-// between narrows two marks down: lo is at seq or before, hi after it. It guesses
-// by proportion and halves in turns, so that neither an even nor an odd spread of
-// the session over the stream takes many probes.
+// between narrows two marks down, of which lo is at seq or before it and hi after it. It
+// guesses by proportion and halves in turns: the first is fast where the session is
+// spread evenly over the stream, the second is never slow.
 func (l *Log) between(ctx context.Context, k Key, seq event.Seq, lo, hi mark) (uint64, error) {
 	for halve := false; hi.pos-lo.pos > 1 && seq-lo.seq > closeBy; halve = !halve {
 		pos := lo.pos + (hi.pos-lo.pos)/2

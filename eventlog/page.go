@@ -5,24 +5,21 @@ import (
 	"fmt"
 )
 
-// Page reads the frames that hold the events after a position, as many as come
-// to about size bytes and at least one, none after head. It is for readers that
-// go at their own pace and hold no more than a page meanwhile. The position is
-// the head of the page before (End), or a Head of which only Seq is known: then
-// the frame is searched. The first frame may begin at or before after.Seq.
-// ErrGone if the log begins later than after.Seq+1.
+// Page reads the frames that hold the events after a position: as many as come to about
+// size bytes, at least one, none after head. It is for readers that go at their own pace
+// and hold one page at a time. The position is the End of the last frame that was read;
+// or a Head of which only Seq is known, then the frame is searched for. The first frame
+// may begin at or before after.Seq. ErrGone if the log begins later than after.Seq+1.
 func (l *Log) Page(ctx context.Context, k Key, after, head Head, size int) ([]Frame, error) {
 	if after.Seq >= head.Seq {
 		return nil, nil
 	}
 	pos := after.Pos + 1
 	if after.Pos == 0 {
-		if frames, ok, err := l.recent(ctx, k, after.Seq, head, 4*size); ok || err != nil {
+		frames, ok, err := l.recent(ctx, k, after.Seq, head, 4*size)
+		if ok || err != nil {
 			return cut(frames, size), err
 		}
-	}
-	if after.Pos == 0 && after.Seq > 0 {
-		var err error
 		if pos, err = l.locate(ctx, k, after.Seq+1, head); err != nil {
 			return nil, fmt.Errorf("read %s after %d: %w", k, after.Seq, err)
 		}
@@ -45,7 +42,7 @@ func (l *Log) Page(ctx context.Context, k Key, after, head Head, size int) ([]Fr
 	return nil, failed
 }
 
-// cut leaves the first frames, as many as come to size bytes.
+// cut returns the first frames, as many as come to size bytes.
 func cut(frames []Frame, size int) []Frame {
 	for i, f := range frames {
 		if size -= len(f.Data); size <= 0 {
@@ -53,16 +50,4 @@ func cut(frames []Frame, size int) []Frame {
 		}
 	}
 	return frames
-}
-
-// End is the position after a frame, to read on from.
-func (f Frame) End() Head { return f.head() }
-
-// Before is the end of the log as it was before a frame, of which First and Prev
-// are not known.
-func (f Frame) Before() Head {
-	if f.First == 0 {
-		return Head{}
-	}
-	return Head{Seq: f.First - 1, Pos: f.Prev}
 }

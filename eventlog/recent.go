@@ -10,15 +10,15 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// maxSteps is how many frames are read one by one. A batch is one request, but
-// the server looks through everything that all sessions have stored since its
-// first frame, so that it is dear exactly where many sessions come back at once
-// for a frame or two.
+// maxSteps is how many frames are read one by one at most. A batch needs one request
+// alone, but for that the server looks through everything that all sessions have stored
+// since the batch's first frame: too dear when many clients come back at once, each for
+// a frame or two of its session.
 const maxSteps = 16
 
-// Recent reads back from a session's last frame, which was read already, to the
-// event after a position, if that is a few frames of size bytes together at most.
-// Otherwise, and where they cannot be read now, it is the last frame alone.
+// Recent returns the frames that hold the events after a seq, if these are a few and
+// come to about size bytes at most. Otherwise, and if they cannot be read now, it
+// returns the session's last frame alone, which the caller has already.
 func (l *Log) Recent(ctx context.Context, k Key, after event.Seq, last Frame, size int) []Frame {
 	if after < last.Last {
 		if frames, ok, err := l.back(ctx, k, after, last, size); ok && err == nil {
@@ -28,8 +28,8 @@ func (l *Log) Recent(ctx context.Context, k Key, after event.Seq, last Frame, si
 	return []Frame{last}
 }
 
-// recent reads the frames that hold the events after a position, if they are few
-// and come to size bytes at most. Otherwise ok is false, which it finds out soon.
+// recent reads the frames that hold the events after a seq, if these are a few and come
+// to about size bytes at most. If not, ok is false; it gives up early.
 func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, size int) (frames []Frame, ok bool, err error) {
 	if far(after, head) || head.Pos == 0 {
 		return nil, false, nil
@@ -44,20 +44,22 @@ func (l *Log) recent(ctx context.Context, k Key, after event.Seq, head Head, siz
 	return l.back(ctx, k, after, last, size)
 }
 
-// far: the frames on the way would have to be much larger than the last one.
+// far reports whether the events after a seq are too many for a few frames, unless these
+// are much larger than the last one.
 func far(after event.Seq, head Head) bool {
 	return head.Seq-after > 4*maxSteps*(head.Seq-head.First+1)
 }
 
-// back follows the chain of frames from the last one back to the event after a
-// position, as long as it is likely to get there.
+// back follows the chain of frames from the last one back to the event after a seq. It
+// gives up (ok is false) as soon as it is not likely to get there within maxSteps frames
+// and size bytes.
 func (l *Log) back(ctx context.Context, k Key, after event.Seq, last Frame, size int) (frames []Frame, ok bool, err error) {
-	if far(after, last.head()) {
+	if far(after, last.End()) {
 		return nil, false, nil
 	}
 	frames, used := append(frames, last), len(last.Data)
 	for f := last; f.First > after+1; {
-		// As far as these frames tell about those before them:
+		// If those before them are like the frames seen so far:
 		seen, rest := int(last.Last-f.First)+1, int(f.First-1-after)
 		if len(frames)+rest*len(frames)/seen > maxSteps || used+rest*used/seen > size || f.Prev == 0 {
 			return nil, false, nil
@@ -76,7 +78,7 @@ func (l *Log) back(ctx context.Context, k Key, after event.Seq, last Frame, size
 	return frames, true, nil
 }
 
-// readAfter yields the frames after one whose position is known.
+// readAfter is Read from a frame whose stream position is known.
 func (l *Log) readAfter(ctx context.Context, k Key, from, head Head) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		if from.Seq >= head.Seq || l.yieldRecent(ctx, k, from.Seq, head, yield) {
@@ -86,7 +88,7 @@ func (l *Log) readAfter(ctx context.Context, k Key, from, head Head) iter.Seq2[F
 	}
 }
 
-// yieldRecent yields what recent reads; done is false if that is nothing.
+// yieldRecent yields what recent reads. If it has to be read in another way, done is false.
 func (l *Log) yieldRecent(ctx context.Context, k Key, after event.Seq, head Head, yield func(Frame, error) bool) (done bool) {
 	frames, ok, err := l.recent(ctx, k, after, head, batchBytes)
 	if err != nil {

@@ -99,31 +99,6 @@ func (l *Log) replaceSnapshot(ctx context.Context, k Key, entry snapshotEntry, o
 	return nil
 }
 
-// Load returns the session's fold at the head that the leader gives now. A
-// session without events gives an empty fold and the zero Head.
-func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
-	head, err := l.Head(ctx, k)
-	if err != nil {
-		return nil, Head{}, err
-	}
-	if head.Seq == 0 {
-		return event.NewSession(k.Session), head, nil
-	}
-	s := l.snapshot(ctx, k, head)
-	if s == nil {
-		s = event.NewSession(k.Session)
-	}
-	if err := l.Catch(ctx, k, s, head); err != nil {
-		return nil, Head{}, err
-	}
-	return s, head, nil
-}
-
-// Catch applies to a fold what it lacks up to head.
-func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
-	return l.apply(ctx, k, s, head.Seq, head, Frame.Events)
-}
-
 // snapshot returns the stored fold if it can be used, else nil: then the events
 // are folded from the beginning.
 func (l *Log) snapshot(ctx context.Context, k Key, head Head) *event.Session {
