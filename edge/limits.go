@@ -166,6 +166,27 @@ func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
+// partWeight is about what it takes to follow one session of a stream of many, in bytes:
+// the stack of a goroutine and a place in the session's topic.
+const partWeight = 16 << 10
+
+// enterParts counts the sessions of a stream of many in. They are bounded by number,
+// like streams, and by a quarter of the memory: a burst of such streams is let in
+// before what it takes can be seen.
+func (s *Server) enterParts(n int) (leave func(), err error) {
+	all := s.parts.Add(int64(n))
+	leave = func() { s.parts.Add(-int64(n)) }
+	switch {
+	case all > int64(s.opts.MaxStreams):
+		leave()
+		return nil, s.refused("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
+	case s.opts.Memory > 0 && all*partWeight > s.opts.Memory/4:
+		leave()
+		return nil, s.refused("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
+	}
+	return leave, nil
+}
+
 func (s *Server) errTooManyStreams(q *quotas) error {
 	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams of one %s are open at this edge; close some, or follow many sessions over one", q.streams, q.of)
 	p.retryAfter = time.Second

@@ -45,6 +45,11 @@ func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) e
 		return err
 	}
 	defer done()
+	leave, err := s.enterParts(len(ids))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	viewers, err := s.viewAll(ctx, c, ids, at, base.Part())
 	defer func() {
 		for _, v := range viewers {
@@ -107,6 +112,10 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 }
 
 func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, t stream.Transport, at stream.Positions, viewers []*stream.Viewer, history bool) error {
+	if c.method == http.MethodHead { // see begin
+		writeStreamHeader(w, t)
+		return nil
+	}
 	if err := s.beginStream(w, c, t); err != nil {
 		return err
 	}

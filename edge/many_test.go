@@ -140,6 +140,40 @@ func TestManySessionsAreBoundedAndWalled(t *testing.T) {
 	get("/v1/stream?session=s0&session=s1", key, 409, "Last-Event-ID", ahead.String())
 }
 
+// Streams of many count with each session that they follow, also against the memory
+// that an edge may use: a hundred of them are a hundred viewers.
+func TestSessionsOfManyAreCounted(t *testing.T) {
+	s := newSite(t)
+	for i := range 100 {
+		s.scribe("default", fmt.Sprint("s", i)).write(started("r"))
+	}
+	room := edge.MemoryInUse() + 64<<20
+	for name, opts := range map[string]edge.Options{"streams": {MaxStreams: 150}, "memory": {Memory: 4 * room}} {
+		e := s.serve(opts)
+		var open []*listener
+		status := 200
+		for len(open) < 2000 {
+			resp := e.do("GET", manyURL(100, ""), "")
+			if status = resp.StatusCode; status != 200 {
+				break
+			}
+			open = append(open, newListener(t, resp))
+		}
+		most := 1
+		if name == "memory" {
+			most = int(room) / (16 << 10) / 100
+		}
+		if status != 503 || len(open) != most || e.refusals(name) != 1 {
+			t.Fatalf("%s: status %d after %d, want 503 after %d", name, status, len(open), most)
+		}
+		newListener(t, e.do("GET", manyURL(1, ""), "")).must()
+		for _, l := range open {
+			l.close()
+		}
+		waitFor(t, func() bool { return e.do("GET", manyURL(100, "&follow=0"), "").StatusCode == 200 })
+	}
+}
+
 func FuzzPositions(f *testing.F) {
 	f.Add("0")
 	f.Add(stream.NewPositions([]string{"a", "b"}).String())

@@ -87,7 +87,7 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 		if err == nil {
 			err = s.limitRate(w, c)
 		}
-		if err == nil && !isWebSocket(r) { // one is told after its handshake
+		if err == nil && (needsKey || !isWebSocket(r)) { // a follower's WebSocket is told after its handshake
 			err = checkQuery(r, r.Pattern)
 		}
 		if err == nil {

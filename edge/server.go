@@ -128,6 +128,7 @@ type Server struct {
 	openings  openings
 	draining  atomic.Bool
 	streams   atomic.Int64
+	parts     atomic.Int64    // sessions that streams of many follow
 	drain     context.Context // ended with errDraining when streams must go
 	endStream context.CancelCauseFunc
 	spread    time.Duration // over which streams end; set before drain ends

@@ -47,6 +47,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	}
 	settled := func(t *event.ToolCall) (bool, error) {
 		switch {
+		case t.Decision == nil && t.Status != event.WaitingApproval: // or not any more
+			return true, problem(http.StatusConflict, event.CodeConflict, "the call does not wait for an approval: it is %s", t.Status)
 		case t.Decision == nil:
 			return false, nil
 		case t.Decision.Decision != body.Decision:
@@ -54,8 +56,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 		}
 		return true, nil
 	}
-	if tool.Decision == nil && tool.Status != event.WaitingApproval {
-		return problem(http.StatusConflict, event.CodeConflict, "the call does not wait for an approval: it is %s", tool.Status)
+	if _, err := settled(tool); err != nil {
+		return err
 	}
 	if want := event.ArgsHash(tool.Args); body.ArgsSHA256 != "" && body.ArgsSHA256 != want {
 		return problem(http.StatusConflict, event.CodeConflict, "the decision is about other arguments: those of the call have the SHA-256 %s", want)

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,8 @@ const (
 	socketPing     = 20 * time.Second
 	maxCloseReason = 120 // bytes; a close frame has 125 in all
 	commandsAtOnce = 8
+	commandsHeld   = 64              // those that wait included
+	answerGrace    = 5 * time.Second // for the answers to commands when the stream is over
 )
 
 // errClientLeft: the client closed its WebSocket.
@@ -108,8 +111,12 @@ type socket struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	first  chan []byte   // the first message, if one is waited for
-	busy   chan struct{} // commands under way
 	begun  chan struct{} // closed when commands may come
+	secret string        // who the client is, by key or token; set before begun
+	held   chan struct{} // commands that were read and are not answered
+	busy   chan struct{} // those that are under way
+	over   chan struct{} // closed when no more commands are taken
+	read   chan struct{} // closed when nothing more is read
 }
 
 // socket serves a stream's handler over a WebSocket. What goes wrong after the
@@ -124,17 +131,20 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	}
 	s.takenOver.Add(1)
 	defer s.takenOver.Done()
-	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), busy: make(chan struct{}, commandsAtOnce), begun: make(chan struct{})}
+	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), begun: make(chan struct{}),
+		held: make(chan struct{}, commandsHeld), busy: make(chan struct{}, commandsAtOnce), over: make(chan struct{}), read: make(chan struct{})}
 	if !k.accept(w) {
 		return nil
 	}
-	defer func() { _ = k.conn.CloseNow() }()
 	k.ctx, k.cancel = context.WithCancelCause(r.Context())
+	go k.listen()
+	defer func() { <-k.read }() // who reads starts what sockets waits for
+	defer func() { _ = k.conn.CloseNow() }()
 	defer k.cancel(nil)
-	go k.read()
 	defer k.keepAlive()()
 	err := k.serve(h)
 	c.err = err
+	k.answered()
 	k.close(err)
 	return nil
 }
@@ -164,6 +174,7 @@ func (k *socket) serve(h handler) error {
 	secret, byCookie := auth.Presented(r)
 	q := r.URL.Query()
 	err := s.identifyFollower(r, k.call, secret, byCookie)
+	k.secret = secret
 	unknown := secret == "" && errors.Is(err, auth.ErrUnauthorized)
 	if err != nil && !unknown {
 		return err
@@ -177,8 +188,11 @@ func (k *socket) serve(h handler) error {
 			if err := s.identifyFollower(r, k.call, o.Token, false); err != nil {
 				return err
 			}
+			k.secret = o.Token
 		}
-		o.into(q)
+		if err := o.into(q); err != nil {
+			return err
+		}
 	}
 	w := &socketWriter{socket: k}
 	if err := s.limitRate(w, k.call); err != nil {
@@ -219,13 +233,17 @@ func (k *socket) opening() (o opening, err error) {
 }
 
 // into makes of a first message what its URL would have said.
-func (o opening) into(q url.Values) {
+func (o opening) into(q url.Values) error {
 	set := func(name, value string) {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	set("after", strings.Trim(string(o.After), `"`))
+	after, err := o.after()
+	if err != nil {
+		return err
+	}
+	set("after", after)
 	if string(o.After) == "null" {
 		q.Del("after")
 	}
@@ -237,6 +255,39 @@ func (o opening) into(q url.Values) {
 	}
 	if o.Follow != nil {
 		q.Set("follow", fmt.Sprint(*o.Follow))
+	}
+	return nil
+}
+
+// after is the cursor as a URL has it. Of numbers only whole ones are one: 41.0 is 41
+// to who wrote it, and would be a place inside of event 41.
+func (o opening) after() (cursor string, err error) {
+	switch {
+	case len(o.After) == 0 || string(o.After) == "null":
+		return "", nil
+	case o.After[0] == '"':
+		err = json.Unmarshal(o.After, &cursor)
+		return cursor, err
+	case len(bytes.Trim(o.After, "0123456789")) > 0:
+		return "", bad("after", `after: %.40s is no cursor; send the last id as it came, as a text`, o.After)
+	}
+	return string(o.After), nil
+}
+
+// answered waits, for a moment, until what the client has asked for is answered: it
+// may have asked for the end that it sees. After it no command is taken.
+func (k *socket) answered() {
+	defer close(k.over)
+	grace := time.NewTimer(min(answerGrace, k.srv.opts.DrainPeriod/2))
+	defer grace.Stop()
+	for range commandsHeld {
+		select {
+		case k.held <- struct{}{}:
+		case <-grace.C:
+			return
+		case <-k.ctx.Done():
+			return
+		}
 	}
 }
 

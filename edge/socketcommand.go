@@ -2,8 +2,11 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,33 +26,46 @@ type socketCommand struct {
 
 // A socketAnswer is a command's.
 type socketAnswer struct {
-	Answer string          `json:"answer"` // the command's id
-	Status int             `json:"status"` // as of HTTP
-	Body   json.RawMessage `json:"body"`   // the route's answer, or a problem
+	Answer     string          `json:"answer"`                // the command's id
+	Status     int             `json:"status"`                // as of HTTP
+	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as of HTTP
+	Body       json.RawMessage `json:"body"`                  // the route's answer, or a problem
 }
 
-// command starts one, and waits while too many are under way.
-func (k *socket) command(raw []byte) {
+// command starts one, whose message has a share in what bodies may take. It does not
+// wait for its turn: the client's pongs, and its goodbye, are read behind it.
+func (k *socket) command(raw []byte, share *bodyShare) {
 	var cmd socketCommand
 	err := decode(raw, &cmd)
 	if err == nil && (cmd.ID == "" || len(cmd.ID) > 255) {
 		err = bad("id", "a command has an id of 1 to 255 bytes, which its answer repeats")
 	}
-	if err != nil {
-		k.answer(cmd.ID, func(w http.ResponseWriter) { writeProblem(w, toProblem(err)) })
-		return
-	}
 	select {
-	case k.busy <- struct{}{}:
-	case <-k.ctx.Done():
+	case k.held <- struct{}{}:
+	default:
+		share.giveUp()
+		k.answer(cmd.ID, func(w http.ResponseWriter) { writeProblem(w, k.noMore()) })
 		return
 	}
 	k.srv.takenOver.Add(1)
 	go func() {
 		defer k.srv.takenOver.Done()
+		defer func() { <-k.held }()
+		defer share.giveUp()
+		k.busy <- struct{}{} // a client that has left waits for nothing: turns come soon
 		defer func() { <-k.busy }()
-		k.answer(cmd.ID, func(w http.ResponseWriter) { k.do(w, cmd) })
+		k.answer(cmd.ID, func(w http.ResponseWriter) { k.do(w, cmd, err) })
 	}()
+}
+
+// noMore is why a command is not taken.
+func (k *socket) noMore() *Problem {
+	select {
+	case <-k.over:
+		return problem(http.StatusServiceUnavailable, event.CodeUnavailable, "this WebSocket is about to be closed; ask again over another one")
+	default:
+		return problem(http.StatusTooManyRequests, event.CodeRateLimited, "%d commands of this WebSocket are not answered yet; wait for their answers", commandsHeld)
+	}
 }
 
 // answer sends what a handler writes.
@@ -60,47 +76,75 @@ func (k *socket) answer(id string, handle func(http.ResponseWriter)) {
 	if len(body) == 0 {
 		body = []byte("{}")
 	}
-	_ = k.send(socketAnswer{id, w.status, body}) // if the client has left, it asks again
+	after, _ := strconv.Atoi(w.header.Get("Retry-After"))
+	_ = k.send(socketAnswer{id, w.status, after, body}) // if the client has left, it asks again
 }
 
-// do has the route's handler do it.
-func (k *socket) do(w http.ResponseWriter, cmd socketCommand) {
-	c := &call{id: event.NewID("req"), who: k.call.who, client: k.call.client, began: time.Now()}
+// do has the route's handler do what a command says, unless something is wrong with
+// it. As over HTTP it is done whether its client stays or not, who may be there no
+// longer than it takes to say it.
+func (k *socket) do(w http.ResponseWriter, cmd socketCommand, wrong error) {
 	route, h := k.srv.commandRoute(cmd.Do)
-	body, err := cmd.body()
-	r, newErr := http.NewRequestWithContext(k.ctx, http.MethodPost, "/", bytes.NewReader(body))
-	if newErr != nil {
-		err = newErr
-	}
-	if err != nil {
-		writeProblem(w, toProblem(err))
-		return
-	}
+	c := &call{id: event.NewID("req"), client: k.call.client, began: time.Now(), route: route,
+		method: http.MethodPost, path: strings.TrimPrefix(route, "POST ")}
+	c.share.room = &k.srv.bodies
+	defer c.share.giveUp()
+	ctx, done := detached(k.ctx)
+	defer done()
 	defer func() { _ = recover() }() // conclude has logged it, and the answer is an error or nothing
 	a := &answer{ResponseWriter: w, call: c}
 	defer k.srv.conclude(a, c)
-	r.URL.Path, c.route = strings.TrimPrefix(route, "POST "), route
-	c.method, c.path = r.Method, r.URL.Path
-	run := cmd.RunID
-	if run == "" {
-		run = k.req.PathValue("run")
+	r, err := cmd.request(context.WithValue(ctx, callKey{}, c), c.path, k.req.PathValue("run"))
+	if admitted := k.admit(a, c); admitted != nil {
+		err = admitted
+	} else if wrong != nil {
+		err = wrong
 	}
-	r.SetPathValue("run", run)
-	r.SetPathValue("call", cmd.CallID)
-	if cmd.IdempotencyKey != "" {
-		r.Header.Set("Idempotency-Key", cmd.IdempotencyKey)
-	}
-	switch {
-	case h == nil:
+	if err == nil && h == nil {
 		err = bad("do", "do: %q is none of cancel, stop, steer, approve, deny, tool_result", cmd.Do)
-	case c.who.Grant != nil && !c.who.Grant.Commands:
-		err = problem(http.StatusForbidden, event.CodeForbidden, `the token may only follow; ask for one with "commands": true`)
-	default:
+	}
+	if err == nil {
 		err = h(a, r, c)
 	}
 	if err != nil {
 		c.fail(a, r, err)
 	}
+}
+
+// admit asks anew who the client is, for each command: its token may have expired
+// since it came, its key may have been revoked. A command counts as a request.
+func (k *socket) admit(w http.ResponseWriter, c *call) error {
+	if err := k.srv.limitAddress(w, c); err != nil {
+		return err
+	}
+	who, err := k.srv.gate.Follower(context.WithoutCancel(k.ctx), k.secret)
+	if err != nil {
+		return err
+	}
+	c.who = who
+	if err := k.srv.limitRate(w, c); err != nil {
+		return err
+	}
+	if who.Grant != nil && !who.Grant.Commands {
+		return problem(http.StatusForbidden, event.CodeForbidden, `the token may only follow; ask for one with "commands": true`)
+	}
+	return nil
+}
+
+// request is what a client would send to the route. run is the one of the WebSocket.
+func (cmd socketCommand) request(ctx context.Context, path, run string) (*http.Request, error) {
+	body, bodyErr := cmd.body()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.URL.Path = path
+	r.SetPathValue("run", cmp.Or(cmd.RunID, run))
+	r.SetPathValue("call", cmd.CallID)
+	if cmd.IdempotencyKey != "" {
+		r.Header.Set("Idempotency-Key", cmd.IdempotencyKey)
+	}
+	return r, bodyErr
 }
 
 func (s *Server) commandRoute(do string) (route string, h handler) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -17,29 +18,56 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// read takes the client's messages until it leaves.
-func (k *socket) read() {
+// listen takes the client's messages until it leaves.
+func (k *socket) listen() {
+	defer close(k.read)
 	for {
-		kind, raw, err := k.conn.Read(k.ctx)
+		kind, raw, share, err := k.message()
+		var full *Problem
 		switch {
 		case errors.Is(err, websocket.ErrMessageTooBig):
 			k.refuse(websocket.StatusMessageTooBig, "the message is too large")
+			return
+		case errors.As(err, &full):
+			k.refuse(closeTryLater, string(full.Code))
 			return
 		case err != nil:
 			k.cancel(errClientLeft)
 			return
 		case kind != websocket.MessageText:
+			share.giveUp()
 			k.refuse(websocket.StatusUnsupportedData, "messages are JSON texts")
 			return
 		}
 		select {
 		case k.first <- raw: // it is waited for
+			share.giveUp()
 		case <-k.begun:
-			k.command(raw)
+			k.command(raw, share)
 		case <-k.ctx.Done():
+			share.giveUp()
 			return
 		}
 	}
+}
+
+// message reads one. What it takes is counted as a body is, since whoever has sent
+// most of it may leave it at that; the share is the caller's to give up.
+func (k *socket) message() (kind websocket.MessageType, raw []byte, share *bodyShare, err error) {
+	kind, r, err := k.conn.Reader(k.ctx)
+	if err != nil {
+		return kind, nil, nil, err
+	}
+	share = &bodyShare{room: &k.srv.bodies}
+	select {
+	case <-k.begun:
+		share.tenant = k.call.who.Tenant
+	default: // it may be anybody
+	}
+	if raw, err = io.ReadAll(countedBody{r, share}); err != nil {
+		share.giveUp()
+	}
+	return kind, raw, share, err
 }
 
 // refuse closes the WebSocket for what its client has sent. For a moment it takes

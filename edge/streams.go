@@ -156,7 +156,9 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	return s.streamOver(c, false, v.Serve(ctx, w))
 }
 
-// begin answers with the header of a stream, or that it is over.
+// begin answers with the header of a stream, or that it is over. To a HEAD request
+// the header is all: nothing that is written after it would leave, so that a client
+// which has gone would never be found out.
 func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) (over bool, err error) {
 	c.note("session", req.Key.Session)
 	c.note("run", req.RunID)
@@ -171,6 +173,10 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *s
 		return over, nil
 	}
 	h.Set("Runlog-Session-Id", headerText(req.Key.Session))
+	if c.method == http.MethodHead {
+		writeStreamHeader(w, req.Transport)
+		return true, nil
+	}
 	return false, s.beginStream(w, c, req.Transport)
 }
 
@@ -181,14 +187,18 @@ func (s *Server) beginStream(w http.ResponseWriter, c *call, t stream.Transport)
 		c.started = true
 		return errDraining
 	}
+	writeStreamHeader(w, t)
+	s.metrics.streams.Inc()
+	return nil
+}
+
+func writeStreamHeader(w http.ResponseWriter, t stream.Transport) {
 	h := w.Header()
 	h.Set("Content-Type", t.ContentType())
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	s.metrics.streams.Inc()
-	return nil
 }
 
 // streamOver notes how a stream ended.

@@ -157,6 +157,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 			t.Errorf("WebSocket %s: closed with %d", query, code)
 		}
 	}
+	e.get(400, "/v1/runs?stauts=failed", "Upgrade", "websocket") // which is not spoken there
 	p := as[problem](t, e.get(400, "/v1/runs?stauts=failed"))
 	if p.Param != "stauts" || !slices.Contains(p.Known, "status") {
 		t.Errorf("%+v", p)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/event"
@@ -76,23 +78,36 @@ func (t tokenRequest) check() (ttl time.Duration, err error) {
 	return ttl, nil
 }
 
-// A lazySecret is what tokens are signed with, read once.
+// A lazySecret is what tokens are signed with, read once. Who waits for it waits no
+// longer than one read takes, and all of them for the same.
 type lazySecret struct {
 	read func(context.Context, string) ([]byte, error)
 
-	mu    sync.Mutex
-	known []byte
+	ask   singleflight.Group
+	known atomic.Pointer[[]byte]
 }
 
+// secretTimeout is for one read.
+const secretTimeout = 5 * time.Second
+
 func (l *lazySecret) get(ctx context.Context) ([]byte, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known == nil {
-		secret, err := l.read(ctx, "tokens")
-		if err != nil {
-			return nil, err
-		}
-		l.known = secret
+	if known := l.known.Load(); known != nil {
+		return *known, nil
 	}
-	return l.known, nil
+	found := l.ask.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretTimeout)
+		defer cancel()
+		secret, err := l.read(ctx, "tokens")
+		if err == nil {
+			l.known.Store(&secret)
+		}
+		return secret, err
+	})
+	select {
+	case f := <-found:
+		secret, _ := f.Val.([]byte)
+		return secret, f.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
