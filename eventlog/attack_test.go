@@ -150,7 +150,7 @@ func TestAppendsAndViewersOutliveTheLeader(t *testing.T) {
 	for i := range sessions {
 		k := Key{"default", fmt.Sprint("s", i)}
 		viewers[i] = newCollector()
-		w, err := live.Watch(ctx, k, Head{}, viewers[i])
+		w, err := live.Watch(ctx, k, viewers[i], fromNothing)
 		if err != nil {
 			t.Fatal(err)
 		}

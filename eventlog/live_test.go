@@ -66,6 +66,9 @@ func (c *collector) await(t testing.TB, last event.Seq) []event.Seq {
 	}
 }
 
+// fromNothing is where a watch of an empty log begins.
+func fromNothing(Frame) {}
+
 func follow(t testing.TB, l *Log) *Live {
 	t.Helper()
 	lv := l.NewLive()
@@ -74,31 +77,6 @@ func follow(t testing.TB, l *Log) *Live {
 	go func() { defer close(done); _ = lv.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return lv
-}
-
-func TestWatchJoinsHistoryAndLive(t *testing.T) {
-	l := open(t, Options{})
-	k := Key{"default", "s"}
-	w := l.Writer(k, Head{})
-	defer w.Close()
-	appendAll(t, w, 20)
-	stop := make(chan struct{})
-	go func() { // appends all the while the watch is set up
-		defer close(stop)
-		for range 200 {
-			if _, err := w.Append(custom(0)); err != nil || w.Sync(context.Background()) != nil {
-				return
-			}
-		}
-	}()
-	c := newCollector()
-	watch, err := follow(t, l).Watch(t.Context(), k, Head{}, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Close()
-	<-stop
-	checkDense(t, c.await(t, 220), 1, 220)
 }
 
 func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
@@ -110,7 +88,7 @@ func TestLostLiveMessagesAreFilledFromTheLog(t *testing.T) {
 	defer w.Close()
 	c := newCollector()
 	lv := l.NewLive() // not running: what comes is lost once the channel is drained by hand
-	watch, err := lv.Watch(t.Context(), k, Head{}, c)
+	watch, err := lv.Watch(t.Context(), k, c, fromNothing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +154,7 @@ func TestWatchFromTheHeadMissesNothing(t *testing.T) {
 	for w.Head().Seq < events/2 {
 		var begun Head
 		c := newCollector()
-		watch, err := lv.WatchHead(t.Context(), k, c, func(f Frame) { begun = f.End() })
+		watch, err := lv.Watch(t.Context(), k, c, func(f Frame) { begun = f.End() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +176,7 @@ func TestWatchFromTheHeadReadsItOnce(t *testing.T) {
 	defer w.Close()
 	appendAll(t, w, 3)
 	before := l.nc.Stats().OutMsgs
-	watch, err := lv.WatchHead(t.Context(), k, newCollector(), func(f Frame) {
+	watch, err := lv.Watch(t.Context(), k, newCollector(), func(f Frame) {
 		if f.Last != 3 || bytes.Count(f.Data, []byte("\n")) != int(f.Last-f.First+1) {
 			t.Errorf("begins with %d-%d: %s", f.First, f.Last, f.Data)
 		}
@@ -233,7 +211,7 @@ func TestASlowConsumerMissesNothing(t *testing.T) {
 	lv := l.NewLive()
 	lv.msgs = make(chan *nats.Msg, 4) // instead of liveBuffer
 	c := &slow{newCollector(), make(chan struct{})}
-	watch, err := lv.Watch(t.Context(), k, Head{}, c)
+	watch, err := lv.Watch(t.Context(), k, c, fromNothing)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,54 +15,50 @@ import (
 type Sink interface {
 	// Frame gets every frame after the watch's start, once, in order.
 	Frame(Frame)
-	// Beat gets signs of life of the session's owner, some may be missing.
+	// Beat gets the signs of life of the session's owner. Some may be missing.
 	Beat(Beat)
-	// Broken tells that the log does not hold what comes next (ErrGone); no
-	// frame follows.
+	// Broken tells that the log no longer holds what comes next (ErrGone). No frame
+	// follows.
 	Broken(error)
 }
 
-// A Watch follows one session. Close it.
+// A Watch follows one session. It is live: each frame of the subscription that follows
+// the last one is delivered. Or it is filling, because a frame is missing or may be: then
+// a goroutine delivers what the log has, and frames of the subscription wait until they
+// follow.
 type Watch struct {
 	home *Live
 	key  Key
 	sink Sink
 	sub  *nats.Subscription
-	ctx  context.Context
+	ctx  context.Context // ends with the watch
 	stop context.CancelFunc
 
-	dropped int // by the subscription, guarded by home.mu
+	dropped int // messages of the subscription, guarded by home.mu
 
 	mu      sync.Mutex
-	last    Head // last delivered
-	filling bool // a goroutine reads the log; live frames wait in ahead
-	again   bool // look once more when it is done
-	ahead   []Frame
-	broken  bool
+	last    Head    // of the last frame delivered
+	filling bool    // else it is live, or broken
+	again   bool    // filling: read the log once more before it is live
+	ahead   []Frame // filling: those that wait
+	broken  bool    // the log does not hold what follows: nothing is delivered any more
 }
 
 // maxAhead is how many live frames wait while a gap is filled; more are read
 // from the log.
 const maxAhead = 64
 
-// Watch subscribes to a session and delivers every frame after from; it returns
-// once live frames arrive, and reads what is between from and them.
-func (lv *Live) Watch(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
-	w, err := lv.subscribe(ctx, k, from, sink)
+// Watch follows a session from the end that its log has now. begin gets the last frame
+// that is there, the zero Frame if there is none, before the sink gets those after it. A
+// process can watch a session once at a time. ErrUnavailable if the log cannot be
+// reached. The watch does not end with ctx; close it.
+func (lv *Live) Watch(ctx context.Context, k Key, sink Sink, begin func(last Frame)) (*Watch, error) {
+	w, err := lv.subscribe(k, sink)
 	if err != nil {
 		return nil, err
 	}
-	go w.fill()
-	return w, nil
-}
-
-// WatchHead is Watch from the end that the log has now. Before the first frame is
-// delivered begin gets the one before it, which is the zero Frame in an empty log.
-func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last Frame)) (*Watch, error) {
-	w, err := lv.subscribe(ctx, k, Head{}, sink)
-	if err != nil {
-		return nil, err
-	}
+	// The head is asked for behind the subscription, on the same connection: a frame that
+	// was stored before the server knew of the subscription is in the answer.
 	last, err := lv.log.headFrame(ctx, k)
 	if err != nil {
 		w.Close()
@@ -78,12 +74,10 @@ func (lv *Live) WatchHead(ctx context.Context, k Key, sink Sink, begin func(last
 	return w, nil
 }
 
-// subscribe returns a watch whose live frames wait until it is filled. The head
-// is asked for behind the subscription, on the same connection: what was stored
-// before the server knew the one is in the answer to the other.
-func (lv *Live) subscribe(ctx context.Context, k Key, from Head, sink Sink) (*Watch, error) {
-	wctx, stop := context.WithCancel(context.Background()) // that of ctx would be kept as long as the watch
-	w := &Watch{home: lv, key: k, sink: sink, ctx: wctx, stop: stop, last: from, filling: true}
+// subscribe returns a watch that keeps live frames until it is filled.
+func (lv *Live) subscribe(k Key, sink Sink) (*Watch, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Watch{home: lv, key: k, sink: sink, ctx: ctx, stop: stop, filling: true}
 	subject := lv.log.liveSubject(k)
 	lv.mu.Lock()
 	if lv.watches[subject] != nil {
@@ -113,14 +107,14 @@ func (w *Watch) Close() {
 	}
 }
 
-// Head is the last frame delivered.
+// Head is that of the last frame delivered.
 func (w *Watch) Head() Head {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// live takes a frame from the subscription.
+// live takes a frame of the subscription.
 func (w *Watch) live(f Frame) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,8 +194,8 @@ func (w *Watch) fill() {
 	}
 }
 
-// filled hands the live frames on that connect now, and reports whether the
-// watch is live again.
+// filled delivers the waiting frames that follow now. It reports whether filling is over:
+// the watch is live, broken or closed.
 func (w *Watch) filled(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +236,7 @@ func (w *Watch) fillOnce() error {
 	}
 	from := w.Head()
 	if head.Seq < from.Seq {
-		return nil // the caller's from is ahead: it knows a newer frame
+		return nil // the leader knows less than the watch
 	}
 	for f, err := range w.home.log.readAfter(w.ctx, w.key, from, head) {
 		if err != nil {

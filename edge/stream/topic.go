@@ -64,7 +64,7 @@ type heard struct {
 // has missed, if they are few, as they are for most clients that come back. Otherwise
 // it begins with the last frame, and viewers read from the log what is older.
 func (t *topic) open(ctx context.Context, from event.Seq) (*eventlog.Watch, error) {
-	return t.hub.live.WatchHead(ctx, t.key, t, func(last eventlog.Frame) {
+	return t.hub.live.Watch(ctx, t.key, t, func(last eventlog.Frame) {
 		t.begin(t.hub.log.Recent(ctx, t.key, from, last, t.hub.opts.PageBytes))
 	})
 }
