@@ -30,9 +30,3 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 	return nil
 }
-
-// An agentInfo is an agent as its workers announced it.
-type agentInfo struct {
-	Name  string `json:"name"`
-	About any    `json:"about,omitempty"`
-}
