@@ -45,7 +45,8 @@ func (s *Server) chooseAgent(ctx context.Context, k eventlog.Key, want eventlog.
 	return name, err
 }
 
-// onlyAgent is the one that there is, or the one for demonstrations.
+// onlyAgent serves requests that name no agent: the only agent there is, or the one for
+// demonstrations.
 func (s *Server) onlyAgent(ctx context.Context) (string, error) {
 	if name := s.agents.only(); name != "" {
 		return name, nil
@@ -86,6 +87,7 @@ type agentInfo struct {
 	About any    `json:"about,omitempty"`
 }
 
+// listAgents answers with all agents that were announced.
 func (s *Server) listAgents(w http.ResponseWriter, r *http.Request, _ *call) error {
 	names, err := s.Log.Agents(r.Context())
 	if err != nil {
@@ -108,15 +110,16 @@ func (s *Server) listAgents(w http.ResponseWriter, r *http.Request, _ *call) err
 	return nil
 }
 
-// agentCache remembers for a moment which agents were announced, and which of
-// them serves requests that name none.
+// agentCache remembers for a moment which agents were announced, and which of them
+// onlyAgent chose.
 type agentCache struct {
 	mu        sync.Mutex
-	until     map[string]time.Time
+	until     map[string]time.Time // of names that were announced
 	def       string
 	defChosen time.Time
 }
 
+// agentTTL is how long an agentCache remembers.
 const agentTTL = 10 * time.Second
 
 func (a *agentCache) known(name string) bool {

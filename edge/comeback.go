@@ -7,8 +7,9 @@ import (
 	"github.com/runlog-dev/runlog/edge/stream"
 )
 
-// A comeback is a listener whose connections were taken over for a stream that has
-// ended properly: its HTTP server takes them again, for their clients' next requests.
+// A comeback is a listener that gives an HTTP server connections back. They were taken
+// over from it for streams, which have ended properly, and serve the clients' next
+// requests.
 type comeback struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -16,15 +17,15 @@ type comeback struct {
 	closed chan struct{}
 
 	mu    sync.Mutex
-	quiet map[*returned]struct{} // asked for nothing yet; nil when closed
+	quiet map[*returned]struct{} // given back, and nothing was asked yet; nil when closed
 }
 
 func newComeback(addr net.Addr) *comeback {
 	return &comeback{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), quiet: map[*returned]struct{}{}}
 }
 
-// give takes a connection back, unless the server stops. early is what was read of
-// it beyond its last request.
+// give gives a connection back to the server, unless that stops. early is what was read
+// from it beyond its last request.
 func (b *comeback) give(conn net.Conn, early []byte) bool {
 	if r, ok := conn.(*returned); ok {
 		early = append(early, r.early...)
@@ -52,13 +53,14 @@ func (b *comeback) give(conn net.Conn, early []byte) bool {
 	}
 }
 
+// forget takes out a connection that is not quiet any more.
 func (b *comeback) forget(r *returned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.quiet, r)
 }
 
-// Accept returns what was given.
+// Accept waits for a connection that is given back.
 func (b *comeback) Accept() (net.Conn, error) {
 	select {
 	case c := <-b.conns:
@@ -68,8 +70,9 @@ func (b *comeback) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes, too, what has asked for nothing since: the server's Shutdown takes
-// it for a new connection and would wait for its first request.
+// Close ends Accept, and closes the connections on which nothing was asked since they
+// were given back: the server's Shutdown takes them for new ones and would wait for
+// their first requests.
 func (b *comeback) Close() error {
 	b.mu.Lock()
 	quiet := b.quiet
@@ -87,7 +90,8 @@ func (b *comeback) Close() error {
 
 func (b *comeback) Addr() net.Addr { return b.addr }
 
-// A returned connection is quiet until something is read from it.
+// A returned is a connection that was given back. It is quiet until something is read
+// from it.
 type returned struct {
 	*limitedConn
 	home  *comeback
@@ -113,8 +117,8 @@ func (r *returned) Close() error {
 	return r.limitedConn.Close()
 }
 
-// reuse is what takes a call's connection after its stream; nil where nothing does,
-// or something of the request may be left in it.
+// reuse is what takes a call's connection after its stream. It is nil if nothing does, or
+// if a part of the request may still be unread in it.
 func (s *Server) reuse(c *call) stream.Reuse {
 	if s.comeback == nil || c.closes || c.body != nil && !c.body.whole {
 		return nil

@@ -77,6 +77,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
+// request counts a request that is over.
 func (m *metrics) request(c *call, took time.Duration) {
 	route := c.route
 	if route == "" {
@@ -88,7 +89,7 @@ func (m *metrics) request(c *call, took time.Duration) {
 	}
 }
 
-// observer feeds what the hub tells.
+// observer is how a hub feeds the metrics.
 func (m *metrics) observer() stream.Observer {
 	return stream.Observer{
 		Sent: func(events, bytes int) { m.sent.Add(float64(events)); m.sentBytes.Add(float64(bytes)) },
@@ -103,7 +104,8 @@ func (m *metrics) observer() stream.Observer {
 	}
 }
 
-// firsts watches a new run's stream for its start and its first text.
+// firsts returns what is called with the events of a new run's stream, until it returns
+// false: it times the run's start and its first text.
 func (m *metrics) firsts(began time.Time) func(event.Event) bool {
 	return func(e event.Event) bool {
 		switch {

@@ -34,8 +34,8 @@ func overloaded(format string, args ...any) *Problem {
 	return p
 }
 
-// usage is what the process uses, looked at now and then: the look takes a lock of
-// the runtime's. Safe for concurrent use.
+// usage knows how much memory the process uses. It looks now and then only, since that
+// takes a lock of the runtime's. Safe for concurrent use.
 type usage struct {
 	at        atomic.Int64 // when bytes was right, in Unix nanoseconds
 	bytes     atomic.Int64
@@ -49,6 +49,7 @@ const (
 	collectAfter = 5 * time.Second
 )
 
+// inUse is MemoryInUse, as it was at most lookAfter ago.
 func (u *usage) inUse(now time.Time) int64 {
 	at := u.at.Load()
 	if now.UnixNano()-at >= int64(lookAfter) && u.at.CompareAndSwap(at, now.UnixNano()) {
@@ -57,9 +58,8 @@ func (u *usage) inUse(now time.Time) int64 {
 	return u.bytes.Load()
 }
 
-// collect finds out, now and then, whether what was used up is free again: an edge
-// that refuses streams does little, and would collect garbage by itself only minutes
-// later.
+// collect collects garbage now and then, to find out whether memory is free again: an
+// edge that refuses streams does so little that it would collect only minutes later.
 func (u *usage) collect(now time.Time) {
 	at := u.collected.Load()
 	if now.UnixNano()-at < int64(collectAfter) || !u.collected.CompareAndSwap(at, now.UnixNano()) {
@@ -71,9 +71,9 @@ func (u *usage) collect(now time.Time) {
 	}()
 }
 
-// MemoryInUse is what the process could not give back now: what the last garbage
-// collection found alive, and what is not on the heap. Garbage does not count, since
-// there is always as much of it as the limit allows.
+// MemoryInUse is how many bytes the process could not give back now: what the last
+// garbage collection found alive, and all that is not on the heap. Garbage does not
+// count: there is always as much of it as the limit allows.
 func MemoryInUse() int64 {
 	samples := []runtimemetrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},

@@ -10,22 +10,21 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// minPace is what a body has to come with, in bytes a second, once BodyTimeout has
-// passed.
+// minPace is how many bytes a second a body has to bring, once BodyTimeout has passed.
 const minPace = 1024
 
 var errSlowBody = problem(http.StatusRequestTimeout, event.CodeBadRequest, "the body came too slowly: it may pause for no longer than the edge's body timeout, and has to come with %d bytes a second", minPace)
 
-// A paced body cuts clients off that hold a request open by sending next to nothing:
-// after a silence of timeout, and when all of it is slower than minPace by more than
-// timeout. It counts from the header on, whether or not a handler reads.
+// A paced body cuts clients off that hold a request open by sending next to nothing. A
+// body may be silent for timeout, and altogether it may take timeout longer than at
+// minPace. Its time runs from the request's header on, whether or not a handler reads.
 type paced struct {
 	io.ReadCloser
 	conn    *http.ResponseController
 	timeout time.Duration
 	began   time.Time
 	read    int64
-	whole   bool // has been read
+	whole   bool // all of it was read
 }
 
 func (s *Server) pace(w http.ResponseWriter, body io.ReadCloser) *paced {
@@ -45,12 +44,12 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An answerPace cuts clients off that do not read their answer: a piece of it has to be
-// taken within timeout, whatever the whole takes; 0: no matter when.
+// An answerPace cuts clients off that do not read their answer. Each piece of it (see
+// stream.InPieces) has to be taken within timeout; the whole may take as long as it does.
 type answerPace struct {
-	timeout  time.Duration
-	deadline time.Time // that the answer has
-	ends     bool      // see answer.DeadlineEnds
+	timeout  time.Duration // 0: somebody else sees to deadlines
+	deadline time.Time     // that the answer has
+	ends     bool          // see answer.DeadlineEnds
 }
 
 func (p *answerPace) write(w http.ResponseWriter, b []byte) (int, error) {
@@ -72,7 +71,7 @@ func (p *answerPace) extend(w http.ResponseWriter) {
 	}
 }
 
-// last is for what ends the answer when its handler has returned.
+// last gives time for what ends the answer when its handler has returned.
 func (p *answerPace) last(w http.ResponseWriter) {
 	if p.ends && p.timeout > 0 {
 		p.extend(w)

@@ -7,8 +7,9 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// places remembers entries of the runs index, which do not change once the run is
-// accepted: whoever comes back to a run needs no look at the log to find it.
+// places remembers entries of the runs index, so that a client that comes back to a run
+// is served without asking the log where the run is. Entries do not change once the run
+// is accepted. Safe for concurrent use.
 type places struct {
 	mu sync.Mutex
 	of map[runName]eventlog.RunRef
@@ -19,7 +20,7 @@ type runName struct{ tenant, run string }
 // maxPlaces bounds the memory of places, to about 4 MB.
 const maxPlaces = 8192
 
-// findRef is Log.FindRun, asked once for each accepted run.
+// findRef is Log.FindRun, and asks the log once for each accepted run.
 func (s *Server) findRef(ctx context.Context, tenant, runID string) (eventlog.RunRef, error) {
 	at := runName{tenant, runID}
 	if ref, ok := s.places.get(at); ok {
@@ -39,7 +40,7 @@ func (p *places) get(at runName) (ref eventlog.RunRef, ok bool) {
 	return ref, ok
 }
 
-// put makes room by forgetting any other one: it can be looked up again.
+// put forgets any other entry if there are too many: it can be looked up again.
 func (p *places) put(at runName, ref eventlog.RunRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,6 +55,7 @@ func (s *Server) table() []route {
 	}
 }
 
+// routes is what answers to every request.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range append(s.table(), s.faces()...) {
@@ -75,7 +76,8 @@ var notBuilt = map[string]string{
 	"DELETE /v1/sessions/{session}":    "erasing a session",
 }
 
-// endpoint identifies the caller and answers for a handler's error.
+// endpoint checks limits, identifies the caller, and answers for the handler if it
+// returns an error.
 func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
@@ -99,6 +101,7 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 	})
 }
 
+// identify finds out whose request it is, where that matters.
 func (s *Server) identify(r *http.Request, c *call, needsKey bool) error {
 	if !needsKey {
 		return nil
@@ -114,7 +117,8 @@ func (s *Server) identify(r *http.Request, c *call, needsKey bool) error {
 	return nil
 }
 
-// unrouted answers for a path that is not served, or not by this method.
+// unrouted answers for a path that is not served, or not with this method. It reports
+// whether it has answered.
 func unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
 	h, pattern := mux.Handler(r)
 	if pattern != "" {

@@ -25,10 +25,12 @@ type runPlace struct {
 	row     *catalog.Run // what the catalog has, if it was asked
 }
 
+// into has a stream show the run.
 func (p runPlace) into(req *stream.Request) {
 	req.Key, req.RunID, req.Begins, req.Since = p.key, p.runID, p.after, p.since.Time
 }
 
+// ref is the run's entry in the runs index, as far as the place knows it.
 func (p runPlace) ref() eventlog.RunRef {
 	return eventlog.RunRef{RunID: p.runID, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}
 }
@@ -69,6 +71,7 @@ func (s *Server) lookUpRun(ctx context.Context, c *call, id string) (runPlace, e
 		agent: row.Agent, since: row.CreatedAt, row: &row}, nil
 }
 
+// placeOf is the place of a run by its entry in the runs index.
 func placeOf(tenant string, ref eventlog.RunRef) runPlace {
 	if ref.Continues != "" {
 		ref.RunID = ref.Continues
@@ -107,6 +110,7 @@ func (s *Server) state(ctx context.Context, p runPlace) (runState, *event.Sessio
 	return stateIn(fold, p), fold, nil
 }
 
+// stateIn is the state of a run by a fold of its session.
 func stateIn(fold *event.Session, p runPlace) runState {
 	st := runState{SessionID: p.key.Session, Seq: fold.Seq, CreatedAt: p.since}
 	r := fold.Run(p.runID)

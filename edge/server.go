@@ -56,15 +56,15 @@ type Options struct {
 	MaxUpload     int64         // bytes of an uploaded artifact, default 256 MiB
 	MaxHeader     int           // bytes of a request's header, default 32 KiB
 	HeaderTimeout time.Duration // for a request's header to come, default 10 s
-	BodyTimeout   time.Duration // of silence in a body, and for a slow one to get going (see paced), default 30 s
+	BodyTimeout   time.Duration // of silence in a body, and how far it may fall behind minPace (see paced), default 30 s
 
 	MaxStreams     int            // open at once, default 50,000
 	MaxConns       int            // connections at once, default 60,000
-	Memory         int64          // bytes that the process may use: near it no streams are taken; default 0: not looked at
+	Memory         int64          // bytes that the process may use: near them no streams are taken; default 0: no limit
 	TenantRate     int            // requests a minute of one tenant; default 0: no limit
 	TenantStreams  int            // streams of one tenant open at once; default 0: no limit
-	AddressRate    int            // the same of one client's address, or its /64 of IPv6
-	AddressStreams int            //
+	AddressRate    int            // requests a minute of one address, or of one /64 of IPv6; default 0: no limit
+	AddressStreams int            // streams of one address open at once; default 0: no limit
 	AddressConns   int            // connections of one address at once; default 0: no limit
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed, and whose connections AddressConns does not count
 
@@ -96,8 +96,8 @@ func (o *Options) setDefaults() {
 	o.DrainPeriod = cmp.Or(o.DrainPeriod, 10*time.Second)
 }
 
-// bodies is what bodies that are read at once take at most; decoded they are some times
-// as large.
+// bodies is how many bytes all bodies that are being read may take together. Decoded
+// they are several times as large.
 func (o *Options) bodies() int64 {
 	if o.Memory > 0 {
 		return o.Memory / 8
@@ -128,13 +128,13 @@ type Server struct {
 	openings  openings
 	draining  atomic.Bool
 	streams   atomic.Int64
-	parts     atomic.Int64    // sessions that streams of many follow
-	drain     context.Context // ended with errDraining when streams must go
-	endStream context.CancelCauseFunc
-	spread    time.Duration // over which streams end; set before drain ends
+	parts     atomic.Int64            // sessions that streams of many follow
+	drain     context.Context         // ends with errDraining when streams have to end
+	endStream context.CancelCauseFunc // ends drain
+	spread    time.Duration           // over which streams end; set before drain ends
 }
 
-// New puts an edge together.
+// New puts an edge together. Deps.Log is required.
 func New(d Deps, o Options) *Server {
 	o.setDefaults()
 	s := &Server{Deps: d, opts: o}
@@ -170,11 +170,12 @@ func (s *Server) keys() auth.Keys {
 	return s.Catalog
 }
 
-// Handler serves all routes. It needs Live to run; Run sees to it.
+// Handler serves all routes. Deps.Live has to run meanwhile; a server that has a Live of
+// its own runs it in Run.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Run serves until ctx ends and everything has drained. It refuses a listener
-// that others can reach as long as there are no keys.
+// Run serves until ctx ends and everything has drained, and closes the listener. It
+// refuses a listener that other machines can reach as long as there are no keys.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	if err := s.gate.Listen(ctx, isLoopback(ln.Addr())); err != nil {
 		return errors.Join(fmt.Errorf("serve on %s: %w", ln.Addr(), err), ln.Close())
