@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -111,4 +112,32 @@ func BenchmarkTextDelta(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A conversation that was stored and read back is told as the one that was folded
+// from its events: which of them an edge has depends on what it happens to read.
+func TestEveryDialectTellsAStoredFoldAlike(t *testing.T) {
+	for _, sc := range scenarios.All() {
+		fold := event.NewSession(scenarios.SessionID)
+		for _, e := range sc.Log() {
+			if err := fold.Apply(e); err != nil {
+				t.Fatal(err)
+			}
+			stored := fold.Clone()
+			for _, d := range dialects {
+				got, want := said(d.Snapshot(dialect.Reset, stored, dialect.Client)), said(d.Snapshot(dialect.Reset, fold, dialect.Client))
+				if got != want {
+					t.Errorf("%s, %s at %d: %s\nwant %s", sc.Name, d.Name(), e.Seq, got, want)
+				}
+			}
+		}
+	}
+}
+
+func said(list []dialect.Message) string {
+	var b strings.Builder
+	for _, m := range list {
+		b.WriteString(m.Event + " " + string(m.Data) + "\n")
+	}
+	return b.String()
 }

@@ -9,7 +9,7 @@ import (
 
 // FoldVersion changes when the same events fold to another Session, so that
 // stored snapshots of an older fold are made anew.
-const FoldVersion = 4
+const FoldVersion = 5
 
 // keptCommands is how many command ids a session remembers, so that a command
 // delivered again is known (its inbox entry outlives it by seconds, not by this).
@@ -130,7 +130,7 @@ func (c *ToolCall) Done() bool { return c.Status == Completed || c.Status == Fai
 type Artifact struct {
 	ArtifactID string `json:"artifact_id"`
 	RunID      string `json:"run_id,omitempty"`
-	CallID     string `json:"-"`
+	CallID     string `json:"call_id,omitempty"` // not public
 	Name       string `json:"name"`
 	MediaType  string `json:"media_type"`
 	Bytes      int64  `json:"bytes"`

@@ -24,7 +24,7 @@ func (s *Session) Public() *Session {
 		}
 	}
 	p.ToolCalls = without(s.ToolCalls, func(c *ToolCall) bool { return c.Internal })
-	p.Artifacts = without(s.Artifacts, func(a *Artifact) bool { return a.Internal })
+	p.Artifacts = publicArtifacts(s.Artifacts)
 	p.Activities = without(s.Activities, func(a *Activity) bool { return a.Internal })
 	p.Runs = make([]*Run, 0, len(s.Runs))
 	for _, r := range s.Runs {
@@ -40,6 +40,15 @@ func (s *Session) Public() *Session {
 
 func publicParts(parts []*Part) []*Part {
 	return without(parts, func(p *Part) bool { return p.Internal })
+}
+
+// publicArtifacts do not say which call made them: their events do.
+func publicArtifacts(list []*Artifact) []*Artifact {
+	list = copies(without(list, func(a *Artifact) bool { return a.Internal }))
+	for _, a := range list {
+		a.CallID = ""
+	}
+	return list
 }
 
 // without shares the slice when nothing is left out.

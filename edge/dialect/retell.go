@@ -6,7 +6,7 @@ import "github.com/runlog-dev/runlog/event"
 // place of those that are no longer kept, or that led to nothing. All have the
 // fold's seq; deltas hold whole texts, and each message is a step.
 func Retell(s *event.Session, run *event.Run) []event.Event {
-	r := &retold{s: s.Public(), run: run}
+	r := &retold{s: s.Public(), run: run, whole: s}
 	r.add(event.RunStarted, event.RunStartedData{Agent: run.Agent, Attempt: 1, Resumes: run.Resumes})
 	for _, m := range r.s.Messages {
 		if m.RunID == run.RunID && m.Role == event.RoleAssistant {
@@ -41,10 +41,11 @@ func Shown(s *event.Session, runID string) *event.Run {
 }
 
 type retold struct {
-	s    *event.Session
-	run  *event.Run
-	list []event.Event
-	step int
+	s     *event.Session // what is public of whole
+	whole *event.Session
+	run   *event.Run
+	list  []event.Event
+	step  int
 }
 
 func (r *retold) add(t event.Type, data any) {
@@ -126,7 +127,7 @@ func (r *retold) result(c *event.ToolCall, index int) {
 func (r *retold) things() {
 	for _, a := range r.s.Artifacts {
 		if a.RunID == r.run.RunID && a.Status == event.Completed {
-			r.add(event.ArtifactCompleted, event.ArtifactCompletedData{ArtifactID: a.ArtifactID, CallID: a.CallID, Name: a.Name,
+			r.add(event.ArtifactCompleted, event.ArtifactCompletedData{ArtifactID: a.ArtifactID, CallID: r.whole.ArtifactByID(a.ArtifactID).CallID, Name: a.Name,
 				MediaType: a.MediaType, Bytes: a.Bytes, SHA256: a.SHA256, URL: a.URL})
 		}
 	}

@@ -84,7 +84,7 @@ func newArtifactLog(t *toolCall) *artifactLog {
 		}
 	}
 	for _, a := range t.view.Artifacts {
-		mine := a.CallID == "" || a.CallID == t.call.CallID // a fold from a snapshot does not know
+		mine := a.CallID == t.call.CallID
 		if a.RunID == t.run.id && mine && a.Status == event.Completed && !used[a.ArtifactID] {
 			l.again = append(l.again, a)
 		}
