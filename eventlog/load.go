@@ -2,14 +2,28 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/runlog-dev/runlog/event"
 )
 
 // Load returns the session's fold at the head that the leader gives now. A
-// session without events gives an empty fold and the zero Head.
+// session without events gives an empty fold and the zero Head. ErrGone if the log
+// begins behind the stored snapshot.
 func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
+	s, head, err := l.load(ctx, k, l.snapshotEntry)
+	for try := 1; try < loadTries && errors.Is(err, ErrGone); try++ {
+		s, head, err = l.load(ctx, k, l.leaderSnapshot)
+	}
+	return s, head, err
+}
+
+// loadTries: while a snapshot and what follows it are read, a newer one may be stored
+// and what only the older one needs purged; or a replica knows the older one alone.
+const loadTries = 5
+
+func (l *Log) load(ctx context.Context, k Key, entry func(context.Context, Key) ([]byte, error)) (*event.Session, Head, error) {
 	head, err := l.Head(ctx, k)
 	if err != nil {
 		return nil, Head{}, err
@@ -17,7 +31,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 	if head.Seq == 0 {
 		return event.NewSession(k.Session), head, nil
 	}
-	s := l.snapshot(ctx, k, head)
+	s := l.snapshot(ctx, k, head, entry)
 	if s == nil {
 		s = event.NewSession(k.Session)
 	}
@@ -30,7 +44,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 // LoadAt returns a fold of the session that stands at seq or before it: the stored
 // snapshot if it is not newer, else the fold of no events. CatchTo takes it on to seq.
 func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq) (*event.Session, error) {
-	if s := l.snapshot(ctx, k, Head{Seq: seq}); s != nil {
+	if s := l.snapshot(ctx, k, Head{Seq: seq}, l.snapshotEntry); s != nil {
 		return s, nil
 	}
 	return event.NewSession(k.Session), ctx.Err()

@@ -250,7 +250,7 @@ func TestSnapshotShortensALoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendAll(t, w, 5)
-	if got := l.snapshot(t.Context(), k, w.Head()); got == nil || got.Seq != 50 {
+	if got := l.snapshot(t.Context(), k, w.Head(), l.snapshotEntry); got == nil || got.Seq != 50 {
 		t.Fatalf("stored snapshot: %+v", got)
 	}
 	if s, _, err = l.Load(t.Context(), k); err != nil || s.Seq != 55 {

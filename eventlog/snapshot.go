@@ -101,8 +101,8 @@ func (l *Log) replaceSnapshot(ctx context.Context, k Key, entry snapshotEntry, o
 
 // snapshot returns the stored fold if it can be used, else nil: then the events
 // are folded from the beginning.
-func (l *Log) snapshot(ctx context.Context, k Key, head Head) *event.Session {
-	value, err := l.snapshotEntry(ctx, k)
+func (l *Log) snapshot(ctx context.Context, k Key, head Head, entry func(context.Context, Key) ([]byte, error)) *event.Session {
+	value, err := entry(ctx, k)
 	if err != nil {
 		return nil
 	}
@@ -128,6 +128,10 @@ func (l *Log) snapshotEntry(ctx context.Context, k Key) ([]byte, error) {
 	if errors.Is(err, jetstream.ErrKeyNotFound) || ctx.Err() != nil {
 		return nil, err
 	}
+	return l.leaderSnapshot(ctx, k)
+}
+
+func (l *Log) leaderSnapshot(ctx context.Context, k Key) ([]byte, error) {
 	m, err := l.leaderKV(ctx, "SNAPSHOTS", k.suffix())
 	return m.Data, err
 }
