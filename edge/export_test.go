@@ -3,6 +3,9 @@ package edge
 import (
 	"net/http"
 	"net/netip"
+	"slices"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
 )
 
 // Patterns lists the routes that are built.
@@ -55,4 +58,18 @@ func DialectNames() (names []string) {
 func ReadMCPKey(id string) (call, at string, err error) {
 	k, p, err := readMCPKey(id)
 	return string(k.ID), p.String(), err
+}
+
+// Dialects are those that ?dialect= may name.
+func Dialects() []dialect.Dialect { return slices.Clone(dialects) }
+
+// Held is what an edge keeps for viewers.
+type Held struct {
+	Parked, Topics, RingBytes int
+	Streams                   int64
+}
+
+// Holds is what the edge keeps now.
+func (s *Server) Holds() Held {
+	return Held{s.hub.Parked(), s.hub.Topics(), s.hub.RingBytes(), s.streams.Load()}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go"
 
 	"github.com/runlog-dev/runlog/edge"
@@ -300,5 +301,23 @@ func TestLossWhileLeadersChange(t *testing.T) {
 	checkComplete(t, all, rounds*each+2)
 	if s.way.Lost() == 0 {
 		t.Error("nothing was lost")
+	}
+}
+
+// A client whose edge goes away while it reads what the client has missed is told to
+// come back, and not that it asks for something it may not have.
+func TestDrainDuringAReadSaysSo(t *testing.T) {
+	s := newLossySite(t, 1)
+	s.scribe("default", "s").write(started("r"), said("r", "a"))
+	other := s.edge.listen("/v1/sessions/s/events")
+	defer other.close()
+	other.must()
+	s.way.Stall()
+	c := s.edge.dial("/v1/sessions/s/events?snapshot=1", websocket.DialOptions{})
+	waitFor(t, func() bool { return s.edge.srv.Holds().Streams == 2 })
+	time.Sleep(20 * time.Millisecond) // into the read, which says so to nobody
+	s.edge.srv.Drain()
+	if code := c.closed(); code != websocket.StatusServiceRestart {
+		t.Errorf("closed with %d", code)
 	}
 }

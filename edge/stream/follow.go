@@ -69,16 +69,25 @@ func (v *Viewer) follow(ctx context.Context, out *output, untilIdle bool) (verdi
 		how, err := v.step(ctx, out, into[:])
 		switch {
 		case err != nil || how == over || how == idle && untilIdle:
-			return how, err
+			return how, cause(ctx, err)
 		case how == idle:
 			err = v.wait(ctx, out, v.topic.wait(v.at.Seq), tick)
 		case how == down:
 			err = v.pause(ctx, out, tick)
 		}
 		if err != nil {
-			return over, err
+			return over, cause(ctx, err)
 		}
 	}
+}
+
+// cause is why something did not come to its end: a read that was broken off says that
+// its context has ended, and not why.
+func cause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // step shows some of what follows.

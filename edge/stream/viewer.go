@@ -130,6 +130,11 @@ func (v *Viewer) HasEvents() bool { return v.topic.hasEvents() }
 // run has ended and the client has all of it. *AheadError if the cursor is beyond the
 // log, eventlog.ErrUnavailable if the log cannot be read.
 func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
+	over, err = v.prepare(ctx)
+	return over, cause(ctx, err)
+}
+
+func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 	if v.req.Snapshot {
 		return false, v.takeSnapshot(ctx)
 	}
