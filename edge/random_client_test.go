@@ -1,0 +1,389 @@
+package edge_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// A book is what a client has got and judges it.
+type book interface {
+	connect(snapshot bool)
+	take(message) error
+	mayEnd(history bool) error // the stream has ended properly
+	complete() bool
+	cursor() string
+}
+
+// A visitor reads a stream over many connections to any edge, each of which it cuts
+// somewhere.
+type visitor struct {
+	*trial
+	random   *rand.Rand
+	name     string
+	way      way
+	path     string
+	query    url.Values
+	snapshot bool
+	book     book
+	trace    []string // of its connections
+	over     bool     // its run's stream has ended properly
+}
+
+var errEnded = errors.New("the stream has ended")
+
+// visit goes on until it has all, and then finds that there is no more.
+func (v *visitor) visit(ctx context.Context) error {
+	for n := 0; !v.over; n++ {
+		last := v.written()
+		if last && v.finished() {
+			break
+		}
+		if err := v.connection(ctx, last); err != nil {
+			return fmt.Errorf("connection %d, after %q: %w", n, v.book.cursor(), err)
+		}
+	}
+	v.query.Set("follow", "false")
+	for {
+		switch err := v.read(ctx, -1, v.soon); {
+		case errors.Is(err, errEnded):
+			return v.book.mayEnd(true)
+		case errors.Is(err, context.DeadlineExceeded) || !v.passing(err):
+			return fmt.Errorf("history after %q: %w", v.book.cursor(), err)
+		}
+	}
+}
+
+// finished: a session has all there will be. A run's stream says so itself.
+func (v *visitor) finished() bool {
+	return !strings.HasPrefix(v.path, "/v1/runs/") && v.book.complete()
+}
+
+// connection reads for a while; the last time until it has all.
+func (v *visitor) connection(ctx context.Context, last bool) error {
+	budget, patience := v.random.IntN(1+v.random.IntN(60000)), time.Duration(v.random.IntN(1500))*time.Millisecond
+	if last {
+		budget, patience = -1, v.soon
+	}
+	err := v.read(ctx, budget, patience)
+	switch {
+	case errors.Is(err, errEnded):
+		v.over = true
+		v.seen.ends.Add(1)
+		return v.book.mayEnd(false)
+	case last && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("nothing came for %v: %w", patience, v.lacks())
+	case err == nil || v.passing(err):
+		v.seen.cuts.Add(1)
+		return nil
+	}
+	return err
+}
+
+func (v *visitor) lacks() error {
+	if r, ok := v.book.(*reading); ok {
+		through := r.c.head()
+		if r.run != "" {
+			through = r.c.end(r.run)
+		}
+		return r.lacks(through)
+	}
+	return errors.New("a session lacks something")
+}
+
+// A complaint is what the book says against the stream, or what no edge may do.
+type complaint struct{ error }
+
+// passing: what cuts do, and edges that go away.
+func (v *visitor) passing(err error) bool {
+	var r refused
+	var c complaint
+	switch {
+	case errors.As(err, &c):
+		return false
+	case errors.As(err, &r) && r.status != http.StatusServiceUnavailable:
+		return false
+	}
+	if !errors.Is(err, errCut) {
+		time.Sleep(5 * time.Millisecond) // edges are on their way
+	}
+	return true
+}
+
+// read reads one connection: errEnded is its proper end, nil if the client has all.
+func (v *visitor) read(ctx context.Context, budget int, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	after := v.book.cursor()
+	v.book.connect(v.snapshot && after == "")
+	in, err := v.open(ctx, v.edges[v.random.IntN(len(v.edges))].base(), after, v.client(budget))
+	if err == nil {
+		defer in.close()
+	}
+	for err == nil {
+		var m message
+		if m, err = in.next(); err != nil {
+			break
+		}
+		if err := v.book.take(m); err != nil {
+			return complaint{err}
+		}
+		if v.written() && v.query.Get("follow") == "" && v.finished() {
+			return nil
+		}
+	}
+	v.trace = append(v.trace, fmt.Sprint(after, " to ", v.book.cursor(), ": ", err))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r := (refused{}); errors.Is(err, io.EOF) || errors.As(err, &r) && r.status == http.StatusNoContent {
+		return errEnded
+	}
+	return err
+}
+
+// client is one whose connections give so many bytes, and then break; negative: all.
+func (v *visitor) client(budget int) *http.Client {
+	c := v.way.client(nil)
+	tr := c.Transport.(*http.Transport)
+	tr.IdleConnTimeout = 50 * time.Millisecond // of what is given back when nobody looks any more
+	slow := v.random.IntN(4) == 0
+	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if slow {
+			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		}
+		return &scissors{conn, budget, slow}, nil
+	}
+	return c
+}
+
+type scissors struct {
+	net.Conn
+	left int
+	slow bool
+}
+
+var errCut = errors.New("cut")
+
+func (s *scissors) Read(b []byte) (int, error) {
+	if s.left == 0 {
+		_ = s.Close()
+		return 0, errCut
+	}
+	if s.slow {
+		time.Sleep(time.Millisecond)
+	}
+	if s.left > 0 {
+		b = b[:min(len(b), s.left)]
+	}
+	n, err := s.Conn.Read(b)
+	if s.left > 0 {
+		s.left -= n
+	}
+	return n, err
+}
+
+// open asks in one of the ways there are to name a position.
+func (v *visitor) open(ctx context.Context, base, after string, client *http.Client) (viewer, error) {
+	q := url.Values{}
+	for name, list := range v.query {
+		q[name] = list
+	}
+	if v.snapshot && after == "" {
+		q.Set("snapshot", "1")
+	}
+	byHeader := v.random.IntN(3) > 0
+	if after != "" && !byHeader && v.way.accept != "" {
+		q.Set([]string{"after", "lastEventId", "last_event_id"}[v.random.IntN(3)], after)
+	}
+	target := base + v.path + "?" + q.Encode()
+	if v.way.accept == "" {
+		return v.openSocket(ctx, target, after, client)
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", target, nil)
+	if err != nil {
+		return nil, complaint{err}
+	}
+	req.Header.Set("Accept", v.way.accept)
+	if after != "" && byHeader {
+		req.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		client.CloseIdleConnections()
+		return nil, unanswered(err)
+	}
+	in := &httpStream{client, resp, bufio.NewReader(resp.Body)}
+	if resp.StatusCode != http.StatusOK {
+		defer in.close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return nil, fmt.Errorf("%w: %s", refused{resp.StatusCode}, body)
+	}
+	switch {
+	case strings.HasSuffix(v.way.accept, "event-stream"):
+		return &sseStream{in}, nil
+	case strings.HasPrefix(v.path, "/v1/stream"):
+		return &lineStream{in, readObject}, nil
+	}
+	return &lineStream{in, readNative}, nil
+}
+
+// unanswered keeps an io.EOF in the place of an answer from being taken for the end of
+// a stream.
+func unanswered(err error) error { return fmt.Errorf("no answer: %s", err) }
+
+// An httpStream is a stream in a body.
+type httpStream struct {
+	client *http.Client
+	resp   *http.Response
+	rd     *bufio.Reader
+}
+
+func (s *httpStream) close() { s.resp.Body.Close(); s.client.CloseIdleConnections() }
+
+type sseStream struct{ *httpStream }
+
+func (s *sseStream) next() (m message, err error) {
+	for {
+		line, err := s.rd.ReadString('\n')
+		if err != nil {
+			if err == io.EOF && (line != "" || m != (message{})) {
+				err = complaint{fmt.Errorf("ends inside %+v %q", m, line)}
+			}
+			return m, err
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case line == "\n" && m != (message{}):
+			return m, nil
+		case name == "id":
+			m.id = value
+		case name == "event":
+			m.event = value
+		case name == "data":
+			m.data += value
+		case name != "" && name != "retry":
+			return m, complaint{fmt.Errorf("odd line %q", line)}
+		}
+	}
+}
+
+type lineStream struct {
+	*httpStream
+	read func(line []byte) (message, error)
+}
+
+func (s *lineStream) next() (message, error) {
+	for {
+		line, err := s.rd.ReadBytes('\n')
+		if err != nil {
+			if err == io.EOF && len(line) > 0 {
+				err = complaint{fmt.Errorf("ends inside %q", line)}
+			}
+			return message{}, err
+		}
+		m, err := s.read(line[:len(line)-1])
+		if err != nil {
+			return m, complaint{err}
+		}
+		if m.event != "ping" {
+			return m, nil
+		}
+	}
+}
+
+// readObject reads a line or message that has the fields of SSE.
+func readObject(line []byte) (message, error) {
+	var m struct {
+		ID    string          `json:"id"`
+		Event string          `json:"event"`
+		Data  json.RawMessage `json:"data"`
+	}
+	err := json.Unmarshal(line, &m)
+	return message{m.ID, m.Event, string(m.Data)}, err
+}
+
+// readNative reads a line of the native dialect, with what SSE would say around it.
+func readNative(line []byte) (message, error) {
+	var head struct {
+		Type string     `json:"type"`
+		Seq  *event.Seq `json:"seq"`
+	}
+	err := json.Unmarshal(line, &head)
+	m := message{event: head.Type, data: string(line)}
+	if head.Seq != nil {
+		m.id = head.Seq.String()
+	}
+	if bare, ok := strings.CutPrefix(m.data, `{"type":`+strconv.Quote(head.Type)+`,`); ok {
+		m.data = "{" + bare
+	}
+	return m, err
+}
+
+type socketStream struct {
+	ctx  context.Context
+	conn *websocket.Conn
+}
+
+func (v *visitor) openSocket(ctx context.Context, target, after string, client *http.Client) (viewer, error) {
+	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: client, Subprotocols: []string{"runlog.v1"}})
+	if err != nil {
+		if resp != nil {
+			return nil, fmt.Errorf("%w: %w", refused{resp.StatusCode}, err)
+		}
+		return nil, unanswered(err)
+	}
+	conn.SetReadLimit(8 << 20)
+	first := map[string]string{}
+	if after != "" {
+		first["after"] = after
+	}
+	s := &socketStream{ctx, conn}
+	if strings.Contains(target, "snapshot=1") { // says all that the first message would
+		return s, nil
+	}
+	if err := conn.Write(ctx, websocket.MessageText, event.Encode(first)); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *socketStream) close() { _ = s.conn.CloseNow() }
+
+func (s *socketStream) next() (message, error) {
+	said := ""
+	for {
+		_, raw, err := s.conn.Read(s.ctx)
+		switch code := websocket.CloseStatus(err); {
+		case code == websocket.StatusNormalClosure:
+			return message{}, io.EOF
+		case code >= 4000 || code == websocket.StatusInternalError:
+			return message{}, complaint{fmt.Errorf("%w: %s", err, said)}
+		case err != nil:
+			return message{}, err
+		}
+		if !strings.HasPrefix(string(raw), `{"error":`) {
+			return readObject(raw)
+		}
+		said = string(raw)
+	}
+}

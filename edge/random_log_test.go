@@ -1,0 +1,302 @@
+package edge_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+)
+
+// A chronicle is all that a session's log has ever held, as its writer was told that
+// it will be stored, and what may be gone from the log since.
+type chronicle struct {
+	key eventlog.Key
+
+	mu      sync.Mutex
+	events  []event.Event // as they are read back
+	lines   [][]byte
+	parents map[string]string    // of sub-agents' runs
+	ends    map[string]event.Seq // of runs: their terminal event
+	synced  event.Seq            // committed
+	saved   event.Seq            // there may be a snapshot of this
+	gone    event.Seq            // events through this one may be purged
+}
+
+func newChronicle(session string) *chronicle {
+	return &chronicle{key: eventlog.Key{Tenant: "default", Session: session}, parents: map[string]string{}, ends: map[string]event.Seq{}}
+}
+
+// add appends events; nobody looks at the chronicle before it has them.
+func (c *chronicle) add(w *eventlog.Writer, list []event.Event) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stored, err := w.Append(list...)
+	for _, e := range stored {
+		line := e.AppendLine(nil)
+		line = line[:len(line)-1]
+		if e, err = event.Decode(line); err != nil {
+			return err
+		}
+		c.events, c.lines = append(c.events, e), append(c.lines, line)
+		if d := (event.RunStartedData{}); e.Type == event.RunStarted && e.Into(&d) == nil {
+			c.parents[e.RunID] = d.ParentRunID
+		}
+		if e.Type.Terminal() {
+			c.ends[e.RunID] = e.Seq
+		}
+	}
+	return err
+}
+
+func (c *chronicle) head() event.Seq {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return event.Seq(len(c.events))
+}
+
+func (c *chronicle) at(seq event.Seq) (event.Event, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events[seq-1], c.lines[seq-1]
+}
+
+func (c *chronicle) committed() event.Seq {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.synced
+}
+
+// end is the terminal event of a run, 0 if there is none yet.
+func (c *chronicle) end(run string) event.Seq {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ends[run]
+}
+
+// within reports whether an event is of a run or of one of its sub-agents.
+func (c *chronicle) within(e event.Event, run string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := e.RunID
+	for e.Agent != "" && id != run && id != "" {
+		id = c.parents[id]
+	}
+	return run == "" || id == run
+}
+
+// mayBeGone reports whether a client at a position may be told that it is no longer
+// kept; folds: what it is told needs the session before.
+func (c *chronicle) mayBeGone(at event.Seq, folds bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return at < c.gone || folds && c.gone > 0 && at < c.saved
+}
+
+// fold is the session after an event.
+func (c *chronicle) fold(seq event.Seq) (*event.Session, error) {
+	s := event.NewSession(c.key.Session)
+	return s, c.advance(s, seq)
+}
+
+func (c *chronicle) advance(s *event.Session, seq event.Seq) error {
+	for s.Seq < seq {
+		e, _ := c.at(s.Seq + 1)
+		if err := s.Apply(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An author writes a session as workers do, and has its beginning purged now and then.
+type author struct {
+	*chronicle
+	random *rand.Rand
+	log    *eventlog.Log
+	stream jetstream.Stream
+	purges bool
+	giants int // events near the limit that it may still write
+}
+
+// play writes runs of which some were announced.
+func (a *author) play(ctx context.Context, runs []string) error {
+	head, err := a.log.Head(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	w := a.log.Writer(a.key, head)
+	defer w.Close()
+	for _, run := range runs {
+		list, err := a.tell(run)
+		if err != nil {
+			return err
+		}
+		for list = a.sprinkled(run, list); len(list) > 0; {
+			n := min(len(list), 1+a.random.IntN(12))
+			if err := a.add(w, list[:n]); err != nil {
+				return err
+			}
+			list = list[n:]
+			if a.random.IntN(3) == 0 {
+				continue // into one frame with what follows
+			}
+			if err := a.sync(ctx, w); err != nil {
+				return err
+			}
+			if err := a.keepHouse(ctx, w.Head()); err != nil {
+				return err
+			}
+			time.Sleep(time.Duration(a.random.IntN(12)) * time.Millisecond) // as models do
+		}
+	}
+	return a.sync(ctx, w)
+}
+
+func (a *author) sync(ctx context.Context, w *eventlog.Writer) error {
+	if err := w.Sync(ctx); err != nil {
+		return err
+	}
+	a.note(func() { a.synced = w.Head().Seq })
+	return nil
+}
+
+// tell is a run: one that every dialect can tell, or one that talks a lot.
+func (a *author) tell(run string) ([]event.Event, error) {
+	if a.random.IntN(3) == 0 && a.head() > 0 {
+		return a.chatter(run), nil
+	}
+	fold, err := a.fold(a.head())
+	if err != nil {
+		return nil, err
+	}
+	all := scenarios.All()
+	sc := all[a.random.IntN(len(all))]
+	var list []event.Event
+	for _, step := range sc.Steps(scenarios.Invoke{RunID: run, TraceID: "t", CommandID: run + ".invoke", Agent: "demo", Fold: fold, Big: 20 << 10,
+		Messages: []event.InputMessage{{MessageID: run + "_in", Role: event.RoleUser, Parts: []event.Part{event.TextPart(a.text())}}}}) {
+		list = append(list, step.Event)
+	}
+	return list, nil
+}
+
+// sprinkled has steering, custom and internal events among those of a run, sometimes
+// so many internal ones that cursors have to be moved past them.
+func (a *author) sprinkled(run string, list []event.Event) []event.Event {
+	for range a.random.IntN(4) {
+		more := []event.Event{of(run, event.Custom, event.CustomData{Name: "n", Value: event.Encode(a.text())})}
+		switch a.random.IntN(4) {
+		case 0:
+			parts := []event.Part{event.TextPart(a.text())}
+			more = []event.Event{of(run, event.MessageCompleted, event.MessageCompletedData{MessageID: event.NewID("msg"), Role: event.RoleUser, Parts: parts, SHA256: event.TextHash(parts)})}
+		case 1:
+			more = slices.Repeat([]event.Event{hiddenEvent()}, 1+a.random.IntN(150))
+		}
+		i := 1 + a.random.IntN(len(list)-1)
+		list = slices.Insert(list, i, more...)
+	}
+	return list
+}
+
+// chatter is a run of many small and a few large deltas, in attempts that are taken back.
+func (a *author) chatter(run string) []event.Event {
+	list := []event.Event{started(run)}
+	add := func(t event.Type, data any) { list = append(list, of(run, t, data)) }
+	for i := range 1 + a.random.IntN(4) {
+		msg, said, thought := fmt.Sprint(run, "_m", i), "", ""
+		add(event.StepStarted, event.StepStartedData{Step: i + 1})
+		add(event.MessageStarted, event.MessageStartedData{MessageID: msg, Role: event.RoleAssistant})
+		add(event.ReasoningStarted, event.ReasoningStartedData{ReasoningID: msg + "r"})
+		for _, piece := range a.pieces() {
+			thought += piece
+			add(event.ReasoningDelta, event.ReasoningDeltaData{ReasoningID: msg + "r", Delta: piece})
+		}
+		add(event.ReasoningCompleted, event.ReasoningCompletedData{ReasoningID: msg + "r", Text: thought})
+		for _, piece := range a.pieces() {
+			said += piece
+			add(event.TextDelta, event.TextDeltaData{MessageID: msg, Delta: piece})
+		}
+		if a.random.IntN(3) == 0 {
+			add(event.MessageDiscarded, event.MessageDiscardedData{MessageID: msg, Reason: "retry", Retry: i})
+			continue
+		}
+		parts := []event.Part{{Type: event.PartReasoning, ReasoningID: msg + "r", Text: thought}, event.TextPart(said)}
+		add(event.MessageCompleted, event.MessageCompletedData{MessageID: msg, Role: event.RoleAssistant, Parts: parts, SHA256: event.TextHash(parts)})
+		add(event.StepCompleted, event.StepCompletedData{Step: i + 1, FinishReason: event.FinishStop})
+	}
+	return append(list, completed(run))
+}
+
+var oddText = "a\u2028b\u0085c\r\nd\n\ndata: x\nid: 9\t\"é\\👩‍👩‍👧\x00\ufeff北京</script>"
+
+// text is of any size and cut anywhere, letters included.
+func (a *author) text() string {
+	from := a.random.IntN(len(oddText))
+	text := strings.ToValidUTF8(oddText[from:from+a.random.IntN(len(oddText)-from)], "\ufffd")
+	switch a.random.IntN(60) {
+	case 0:
+		text += strings.Repeat("x", a.random.IntN(9000))
+	case 1:
+		if a.giants > 0 {
+			a.giants--
+			text += strings.Repeat("y", 150<<10)
+		}
+	}
+	return text
+}
+
+func (a *author) pieces() (list []string) {
+	for range a.random.IntN(30) {
+		list = append(list, a.text())
+	}
+	return list
+}
+
+// keepHouse stores a snapshot or purges what is older than one, as retention may.
+func (a *author) keepHouse(ctx context.Context, head eventlog.Head) error {
+	switch n := a.random.IntN(30); {
+	case n == 0:
+		s, at, err := a.log.Load(ctx, a.key)
+		if err != nil {
+			return err
+		}
+		a.note(func() { a.saved = max(a.saved, s.Seq) })
+		return a.log.SaveSnapshot(ctx, a.key, s.Encode(), at)
+	case n < 4 && a.purges && a.saved > 0:
+		return a.purge(ctx, 1+event.Seq(a.random.IntN(int(min(a.saved+1, head.First)))))
+	}
+	return nil
+}
+
+func (c *chronicle) note(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+// purge removes the frames before the one that has an event.
+func (a *author) purge(ctx context.Context, before event.Seq) error {
+	if before <= a.gone+1 {
+		return nil
+	}
+	head, err := a.log.Head(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	for f, err := range a.log.Read(ctx, a.key, before-1, head) {
+		if err != nil {
+			return err
+		}
+		a.note(func() { a.gone = max(a.gone, f.First-1) })
+		return a.stream.Purge(ctx, jetstream.WithPurgeSubject("log.0.default."+a.key.Session), jetstream.WithPurgeSequence(f.Pos))
+	}
+	return nil
+}
