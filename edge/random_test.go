@@ -38,11 +38,11 @@ import (
 func TestRandomViewers(t *testing.T) {
 	s := newTrials(t)
 	seed, trials, until := uint64(1), 3, time.Time{}
+	if d, err := time.ParseDuration(os.Getenv("RUNLOG_SOAK")); err == nil {
+		seed, until = uint64(time.Now().Unix()), time.Now().Add(d)
+	}
 	if n, err := strconv.ParseUint(os.Getenv("RUNLOG_SEED"), 10, 64); err == nil {
 		seed, trials = n, 1
-	}
-	if d, err := time.ParseDuration(os.Getenv("RUNLOG_SOAK")); err == nil {
-		until = time.Now().Add(d)
 	}
 	for n := 0; n < trials || time.Now().Before(until); n++ {
 		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { s.trial(t, seed) }) {
