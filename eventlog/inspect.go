@@ -168,7 +168,11 @@ func (l *Log) Snapshot(ctx context.Context, k Key) (*event.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of %s: %w", k, err)
 	}
-	s, err := l.openSnapshot(ctx, m.Data)
+	var entry snapshotEntry
+	if err := json.Unmarshal(m.Data, &entry); err != nil {
+		return nil, fmt.Errorf("snapshot of %s: %w", k, err)
+	}
+	s, err := l.openSnapshot(ctx, entry)
 	if errors.Is(err, event.ErrOtherFold) {
 		return nil, nil
 	}

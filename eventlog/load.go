@@ -8,13 +8,30 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
+// A Gate is told what a load is about to have in memory, in bytes, each time before that
+// grows: about those of a snapshot's JSON, or of the events to be folded. It may have the
+// load wait, or fail with its error.
+type Gate func(ctx context.Context, bytes int) error
+
+func (g Gate) pass(ctx context.Context, bytes int) error {
+	if g == nil {
+		return nil
+	}
+	return g(ctx, bytes)
+}
+
 // Load returns the session's fold at the head that the leader gives now. A
 // session without events gives an empty fold and the zero Head. ErrGone if the log
 // begins behind the stored snapshot.
 func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
-	s, head, err := l.load(ctx, k, l.snapshotEntry)
+	return l.LoadThrough(ctx, k, nil)
+}
+
+// LoadThrough is Load through a gate.
+func (l *Log) LoadThrough(ctx context.Context, k Key, gate Gate) (*event.Session, Head, error) {
+	s, head, err := l.load(ctx, k, gate, l.snapshotEntry)
 	for try := 1; try < loadTries && errors.Is(err, ErrGone); try++ {
-		s, head, err = l.load(ctx, k, l.leaderSnapshot)
+		s, head, err = l.load(ctx, k, gate, l.leaderSnapshot)
 	}
 	return s, head, err
 }
@@ -23,7 +40,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 // and what only the older one needs purged; or a replica knows the older one alone.
 const loadTries = 5
 
-func (l *Log) load(ctx context.Context, k Key, entry func(context.Context, Key) ([]byte, error)) (*event.Session, Head, error) {
+func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, Head, error) {
 	head, err := l.Head(ctx, k)
 	if err != nil {
 		return nil, Head{}, err
@@ -31,11 +48,14 @@ func (l *Log) load(ctx context.Context, k Key, entry func(context.Context, Key) 
 	if head.Seq == 0 {
 		return event.NewSession(k.Session), head, nil
 	}
-	s := l.snapshot(ctx, k, head, entry)
+	s, err := l.snapshot(ctx, k, head, gate, stored)
+	if err != nil {
+		return nil, Head{}, err
+	}
 	if s == nil {
 		s = event.NewSession(k.Session)
 	}
-	if err := l.Catch(ctx, k, s, head); err != nil {
+	if err := l.apply(ctx, k, s, head.Seq, head, Frame.Events, gate); err != nil {
 		return nil, Head{}, err
 	}
 	return s, head, nil
@@ -43,9 +63,9 @@ func (l *Log) load(ctx context.Context, k Key, entry func(context.Context, Key) 
 
 // LoadAt returns a fold of the session that stands at seq or before it: the stored
 // snapshot if it is not newer, else the fold of no events. CatchTo takes it on to seq.
-func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq) (*event.Session, error) {
-	if s := l.snapshot(ctx, k, Head{Seq: seq}, l.snapshotEntry); s != nil {
-		return s, nil
+func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq, gate Gate) (*event.Session, error) {
+	if s, err := l.snapshot(ctx, k, Head{Seq: seq}, gate, l.snapshotEntry); s != nil || err != nil {
+		return s, err
 	}
 	return event.NewSession(k.Session), ctx.Err()
 }
@@ -53,20 +73,25 @@ func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq) (*event.Session,
 // Catch applies to a fold the events that it lacks up to head. It fails at an event that
 // cannot be read: whoever goes on with the session must know all of it.
 func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
-	return l.apply(ctx, k, s, head.Seq, head, Frame.Events)
+	return l.apply(ctx, k, s, head.Seq, head, Frame.Events, nil)
 }
 
 // CatchTo applies to a fold the events that it lacks through seq, which is head's or
 // before. It is for what viewers are shown: an event that cannot be read is passed over,
 // as it is in their streams. ErrGone if the log no longer holds the events.
-func (l *Log) CatchTo(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head) error {
-	return l.apply(ctx, k, s, seq, head, Frame.readable)
+func (l *Log) CatchTo(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head, gate Gate) error {
+	return l.apply(ctx, k, s, seq, head, Frame.readable, gate)
 }
 
 // apply applies to a fold the events that it lacks through seq.
-func (l *Log) apply(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head, decode func(Frame) ([]event.Event, error)) error {
+func (l *Log) apply(ctx context.Context, k Key, s *event.Session, seq event.Seq, head Head, decode func(Frame) ([]event.Event, error), gate Gate) error {
+	size := 0
 	for f, err := range l.Read(ctx, k, s.Seq, head) {
 		if err != nil {
+			return err
+		}
+		size += len(f.Data)
+		if err := gate.pass(ctx, size); err != nil {
 			return err
 		}
 		events, err := decode(f)

@@ -100,20 +100,39 @@ func (l *Log) replaceSnapshot(ctx context.Context, k Key, entry snapshotEntry, o
 }
 
 // snapshot returns the stored fold if it can be used, else nil: then the events
-// are folded from the beginning.
-func (l *Log) snapshot(ctx context.Context, k Key, head Head, entry func(context.Context, Key) ([]byte, error)) *event.Session {
-	value, err := entry(ctx, k)
+// are folded from the beginning. An error is the gate's.
+func (l *Log) snapshot(ctx context.Context, k Key, head Head, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, error) {
+	value, err := stored(ctx, k)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	s, err := l.openSnapshot(ctx, value)
-	if err != nil || s.Seq > head.Seq {
-		if err != nil && !errors.Is(err, event.ErrOtherFold) {
-			l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
-		}
-		return nil
+	var entry snapshotEntry
+	if err = json.Unmarshal(value, &entry); err == nil && entry.Seq > head.Seq {
+		return nil, nil
 	}
-	return s
+	if err := gate.pass(ctx, entry.weight()); err != nil {
+		return nil, err
+	}
+	var s *event.Session
+	if err == nil {
+		s, err = l.openSnapshot(ctx, entry)
+	}
+	if err != nil && !errors.Is(err, event.ErrOtherFold) {
+		l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
+	}
+	return s, nil
+}
+
+// weight is the size of the fold's JSON. One in a blob is large; how large, the blob says.
+func (e snapshotEntry) weight() int {
+	var h zstd.Header
+	switch {
+	case e.Blob != "":
+		return inlineSnapshot
+	case h.Decode(e.Zstd) == nil && h.HasFCS:
+		return int(h.FrameContentSize)
+	}
+	return len(e.Zstd)
 }
 
 // snapshotEntry asks any replica first, and the leader when that one says nothing:
@@ -136,11 +155,7 @@ func (l *Log) leaderSnapshot(ctx context.Context, k Key) ([]byte, error) {
 	return m.Data, err
 }
 
-func (l *Log) openSnapshot(ctx context.Context, value []byte) (*event.Session, error) {
-	var entry snapshotEntry
-	if err := json.Unmarshal(value, &entry); err != nil {
-		return nil, err
-	}
+func (l *Log) openSnapshot(ctx context.Context, entry snapshotEntry) (*event.Session, error) {
 	if entry.Fold != event.FoldVersion {
 		return nil, event.ErrOtherFold
 	}
