@@ -20,7 +20,7 @@ import (
 func (s *Server) chooseAgent(ctx context.Context, k eventlog.Key, want eventlog.RunRef) (string, error) {
 	name := want.Agent
 	if name == "" && want.After > 0 {
-		fold, _, err := s.Log.Load(ctx, k)
+		fold, err := s.load(ctx, k)
 		if err != nil {
 			return "", err
 		}

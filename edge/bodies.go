@@ -3,8 +3,8 @@ package edge
 import (
 	"io"
 	"net/http"
-	"sync"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -12,65 +12,25 @@ import (
 // taken however full it is.
 const freeBody = 4 << 10
 
-// A bodyRoom bounds what the bodies that are being read take together, so that no
-// number of them uses up the memory of the process, and what those of one tenant take
-// of it: half. One that is alone is taken whatever its size. Safe for concurrent use.
-type bodyRoom struct {
-	most    int64
+// A bodyShare is what a request's body takes of the room for bodies, so that no number of
+// them uses up the memory of the process.
+type bodyShare struct {
+	room.Share
+	read    int64
 	refused func(why string, p *Problem) error
-
-	mu   sync.Mutex
-	used int64
-	of   map[string]int64 // by tenant
 }
 
-// A bodyShare is what a request's body takes of the room.
-type bodyShare struct {
-	room   *bodyRoom
-	tenant string
-	read   int64
-	counts int64
+func (s *Server) bodyShare() bodyShare {
+	return bodyShare{Share: room.Share{Room: &s.bodies}, refused: s.refused}
 }
 
 // grow counts n more bytes, or says why there is no room for them.
-func (p *bodyShare) grow(n int64) error {
-	p.read += n
-	n = min(n, p.read-freeBody)
-	if p.room == nil || n <= 0 {
+func (b *bodyShare) grow(n int64) error {
+	b.read += n
+	if n = min(n, b.read-freeBody); n <= 0 || b.Grow(n) {
 		return nil
 	}
-	r := p.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	others, kin := r.used-p.counts, r.of[p.tenant]-p.counts
-	if others > 0 && r.used+n > r.most || kin > 0 && r.of[p.tenant]+n > r.most/2 {
-		return r.refused("bodies", overloaded("too many large requests are being read at this edge; try again, or another one"))
-	}
-	p.counts += n
-	r.add(p.tenant, n)
-	return nil
-}
-
-// giveUp gives it back. It may be called again.
-func (p *bodyShare) giveUp() {
-	if p.counts == 0 {
-		return
-	}
-	p.room.mu.Lock()
-	defer p.room.mu.Unlock()
-	p.room.add(p.tenant, -p.counts)
-	p.counts = 0
-}
-
-// add is called with mu held.
-func (r *bodyRoom) add(tenant string, n int64) {
-	if r.of == nil {
-		r.of = map[string]int64{}
-	}
-	r.used += n
-	if r.of[tenant] += n; r.of[tenant] == 0 {
-		delete(r.of, tenant)
-	}
+	return b.refused("bodies", overloaded("too many large requests are being read at this edge; try again, or another one"))
 }
 
 // counted counts what is read of a request's body, until its answer begins or its
@@ -80,7 +40,7 @@ func counted(r *http.Request, body io.Reader) io.Reader {
 	if c == nil {
 		return body
 	}
-	c.share.tenant = c.who.Tenant
+	c.share.Tenant = c.who.Tenant
 	return countedBody{body, &c.share}
 }
 

@@ -107,11 +107,20 @@ func place(body []byte, offset int64) (line, column int) {
 	return 1 + bytes.Count(before, []byte("\n")), max(len(before)-last-1, 1)
 }
 
-// writeJSON answers with a value.
+// writeJSON answers with a value, or with JSON that was made of it. What a call had loaded
+// to make it is not needed any more.
 func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, made := v.(json.RawMessage)
+	if !made || len(body) == 0 {
+		body = event.Encode(v)
+	}
+	if a, ok := w.(*answer); ok {
+		a.call.hold().Encoded(len(body))
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(event.Encode(v), '\n'))
+	_, _ = w.Write(body)
+	_, _ = w.Write([]byte{'\n'})
 }

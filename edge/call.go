@@ -44,6 +44,8 @@ type call struct {
 	conn         net.Conn  // of HTTP/1.0
 	body         *paced    // nil: there is none
 	share        bodyShare // what the body takes
+	hub          *stream.Hub
+	held         *stream.Hold // what a whole conversation in the answer takes; see hold
 	opening      atomic.Pointer[openings]
 	parked       *stream.Parked // has been, and goes on when the handler has returned
 	ends         []func()       // what is given back when a call that was parked is over
@@ -54,6 +56,14 @@ type callKey struct{}
 func callOf(r *http.Request) *call {
 	c, _ := r.Context().Value(callKey{}).(*call)
 	return c
+}
+
+// hold is what the call has in memory of the conversation that it answers with.
+func (c *call) hold() *stream.Hold {
+	if c.held == nil {
+		c.held = c.hub.Hold(c.who.Tenant)
+	}
+	return c.held
 }
 
 // note adds to the record.
@@ -98,7 +108,7 @@ func (a *answer) DeadlineEnds() bool { return a.pace.ends }
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 {
 		a.call.started, a.call.status = true, status
-		a.call.share.giveUp()
+		a.call.share.GiveUp()
 	}
 	if a.call.leavesUnsaid(status, a.Header()) {
 		a.takeOver()
@@ -133,7 +143,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1)}
+		c := &call{id: requestID(r), hub: s.hub, began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1)}
 		conn := r.Context()
 		if c.closes {
 			conn, c.gone = context.WithCancel(conn)
@@ -148,9 +158,10 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 		if r.Body != http.NoBody {
 			c.body = s.pace(w, r.Body)
-			r.Body, c.share.room = c.body, &s.bodies
+			r.Body, c.share = c.body, s.bodyShare()
 		}
-		defer c.share.giveUp()
+		defer c.share.GiveUp()
+		defer func() { c.held.Drop() }()
 		a := &answer{ResponseWriter: w, call: c, pace: answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}, takenOver: &s.takenOver}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)

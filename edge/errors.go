@@ -91,6 +91,7 @@ var answers = []struct {
 	{catalog.ErrBadCursor, 400, event.CodeBadCursor, 0},
 	{catalog.ErrUnavailable, 503, event.CodeUnavailable, 2 * time.Second},
 	{catalog.ErrOldSchema, 503, event.CodeUnavailable, 10 * time.Second},
+	{stream.ErrCrowded, 503, event.CodeOverloaded, 2 * time.Second},
 	{errDraining, 503, event.CodeUnavailable, time.Second},
 	{context.DeadlineExceeded, 503, event.CodeUnavailable, 2 * time.Second},
 }

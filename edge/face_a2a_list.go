@@ -43,7 +43,7 @@ func (s *Server) a2aList(r *http.Request, c *call, q *rpcCall) (any, error) {
 	if p.ContextID == "" {
 		return nil, a2aUnsupported("name a contextId: tasks are listed context by context; GET /v1/runs searches all of them")
 	}
-	fold, err := s.fold(r.Context(), c, p.ContextID)
+	fold, err := s.foldToTell(r.Context(), c, p.ContextID)
 	var missing *Problem
 	switch {
 	case errors.As(err, &missing) && missing.Status == http.StatusNotFound:

@@ -69,7 +69,7 @@ func (s *Server) a2aWait(ctx context.Context, t *a2aTask) error {
 
 // a2aNow is a task as it is.
 func (s *Server) a2aNow(r *http.Request, t *a2aTask, history *int) (a2a.Task, runState, error) {
-	st, fold, err := s.state(r.Context(), t.place)
+	st, fold, err := s.stateToTell(r.Context(), t.place)
 	if err != nil {
 		return a2a.Task{}, st, err
 	}

@@ -71,7 +71,7 @@ func (s *Server) acceptAGUI(r *http.Request, c *call, agent string, in *aguiInpu
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return nil, err
 		}
-		if fold, _, err = s.Log.Load(ctx, eventlog.Key{Tenant: tenant, Session: in.ThreadID}); err != nil {
+		if fold, err = s.load(ctx, eventlog.Key{Tenant: tenant, Session: in.ThreadID}); err != nil {
 			return nil, err
 		}
 	}

@@ -38,7 +38,7 @@ func (s *Server) aisdkChat(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	fold := event.NewSession(in.ID)
 	if in.ID != "" {
-		if fold, _, err = s.Log.Load(r.Context(), eventlog.Key{Tenant: c.who.Tenant, Session: in.ID}); err != nil {
+		if fold, err = s.load(r.Context(), eventlog.Key{Tenant: c.who.Tenant, Session: in.ID}); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (s *Server) underWay(ctx context.Context, k eventlog.Key) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fold, _, err := s.Log.Load(ctx, k)
+	fold, err := s.load(ctx, k)
 	if err != nil {
 		return "", err
 	}

@@ -45,7 +45,7 @@ func (s *Server) acceptMessage(r *http.Request, c *call, in *anthropicInput, bod
 			return nil, bad("Runlog-Session-Id", "%s", err)
 		}
 		var err error
-		if fold, _, err = s.Log.Load(r.Context(), eventlog.Key{Tenant: c.who.Tenant, Session: session}); err != nil {
+		if fold, err = s.load(r.Context(), eventlog.Key{Tenant: c.who.Tenant, Session: session}); err != nil {
 			return nil, err
 		}
 	}

@@ -91,7 +91,7 @@ func (s *Server) copilotReplay(w http.ResponseWriter, r *http.Request, c *call, 
 		return err
 	}
 	k := eventlog.Key{Tenant: c.who.Tenant, Session: in.ThreadID}
-	fold, _, err := s.Log.Load(r.Context(), k)
+	fold, err := s.load(r.Context(), k)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s *Server) stoppable(r *http.Request, c *call, thread, runID string) (runP
 	if _, err := s.findSession(r.Context(), c, thread); err != nil {
 		return runPlace{}, err
 	}
-	fold, _, err := s.Log.Load(r.Context(), k)
+	fold, err := s.load(r.Context(), k)
 	if err != nil {
 		return runPlace{}, err
 	}

@@ -64,12 +64,20 @@ func threadOf(r *http.Request) (string, error) {
 
 // threadFold is a thread as it is; one that nothing was said in is empty.
 func (s *Server) threadFold(ctx context.Context, c *call, thread string) (*event.Session, error) {
+	return s.threadBy(ctx, c, thread, s.load)
+}
+
+// threadToTell is threadFold for an answer that says what was said in it.
+func (s *Server) threadToTell(ctx context.Context, c *call, thread string) (*event.Session, error) {
+	return s.threadBy(ctx, c, thread, s.loadToTell)
+}
+
+func (s *Server) threadBy(ctx context.Context, c *call, thread string, load func(context.Context, eventlog.Key) (*event.Session, error)) (*event.Session, error) {
 	c.note("session", thread)
 	if thread == "" || !c.who.Reaches(thread, "") {
 		return event.NewSession(thread), nil
 	}
-	fold, _, err := s.Log.Load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: thread})
-	return fold, err
+	return load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: thread})
 }
 
 // acceptRun makes the entry of what a request wants: a run for what it says, the
@@ -305,7 +313,7 @@ func (s *Server) writeEnd(w http.ResponseWriter, r *http.Request, c *call, n *na
 	if err != nil {
 		return err
 	}
-	st, fold, err := s.state(r.Context(), n.place)
+	st, fold, err := s.stateToTell(r.Context(), n.place)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (s *Server) createThread(w http.ResponseWriter, r *http.Request, c *call) e
 	} else if err := event.CheckID("thread_id", in.ThreadID); err != nil {
 		return bad("thread_id", "%s", err)
 	}
-	fold, err := s.threadFold(r.Context(), c, in.ThreadID)
+	fold, err := s.threadToTell(r.Context(), c, in.ThreadID)
 	if err != nil {
 		return err
 	}
@@ -111,14 +111,14 @@ func (s *Server) createThread(w http.ResponseWriter, r *http.Request, c *call) e
 	return nil
 }
 
-// threadOfPath is the thread of a request as it is. One that nothing was said in
-// is empty: clients look at it before they speak.
+// threadOfPath is the thread of a request as it is, to be told. One that nothing was said
+// in is empty: clients look at it before they speak.
 func (s *Server) threadOfPath(r *http.Request, c *call) (*event.Session, error) {
 	thread, err := threadOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.threadFold(r.Context(), c, thread)
+	return s.threadToTell(r.Context(), c, thread)
 }
 
 func (s *Server) getThread(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -291,8 +291,11 @@ func (s *Server) readStates(w http.ResponseWriter, r *http.Request) (statesReque
 }
 
 // maxStates bounds the states that are told at once: each holds the conversation
-// up to there.
-const maxStates = 50
+// up to there. No more follow once they have more than maxTold bytes.
+const (
+	maxStates = 50
+	maxTold   = 4 << 20
+)
 
 // threadHistory answers with the thread's states, the last one first.
 func (s *Server) threadHistory(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -310,9 +313,11 @@ func (s *Server) threadHistory(w http.ResponseWriter, r *http.Request, c *call) 
 	}
 	limit := min(cmp.Or(in.Limit, 10), maxStates)
 	list := []graphState{}
+	size := 0
 	for _, st := range statesOf(fold) {
-		if in.Checkpoint.NS == "" && (before.ID == "" || st.Checkpoint.ID < before.ID) && len(list) < limit {
+		if in.Checkpoint.NS == "" && (before.ID == "" || st.Checkpoint.ID < before.ID) && len(list) < limit && size < maxTold {
 			st.Values = valuesAt(fold, st)
+			size += len(st.Values)
 			list = append(list, st)
 		}
 	}
@@ -365,9 +370,9 @@ func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	list := []graphThread{}
-	limit := min(cmp.Or(in.Limit, 10), maxThreads)
+	limit, size := min(cmp.Or(in.Limit, 10), maxThreads), 0
 	for _, id := range ids {
-		fold, err := s.threadFold(r.Context(), c, id)
+		fold, err := s.threadToTell(r.Context(), c, id)
 		if errors.Is(err, eventlog.ErrGone) {
 			continue
 		}
@@ -376,9 +381,14 @@ func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request, c *call) 
 		}
 		if t := threadFrom(fold); fold.Seq > 0 && (in.Status == "" || t.Status == in.Status) {
 			if in.Offset--; in.Offset < 0 {
+				if size > 0 && size+len(t.Values) > maxTold {
+					t.Values = nil // what was said in it can be asked for
+				}
+				size += len(t.Values)
 				list = append(list, t)
 			}
 		}
+		c.hold().Encoded(size)
 		if len(list) == limit {
 			break
 		}

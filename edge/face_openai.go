@@ -83,7 +83,7 @@ func (s *Server) acceptResponse(r *http.Request, c *call, in *responsesInput, bo
 			return nil, bad("conversation", "%s", err)
 		}
 		var err error
-		if fold, _, err = s.Log.Load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: session}); err != nil {
+		if fold, err = s.load(ctx, eventlog.Key{Tenant: c.who.Tenant, Session: session}); err != nil {
 			return nil, err
 		}
 	}

@@ -361,7 +361,7 @@ func (s *Server) isOver(ctx context.Context, tenant string, ref eventlog.RunRef)
 func (s *Server) idleTrace(ctx context.Context, sub *submission) error {
 	want := sub.want
 	if want.SessionID != "" {
-		fold, _, err := s.Log.Load(ctx, eventlog.Key{Tenant: sub.tenant, Session: want.SessionID})
+		fold, err := s.load(ctx, eventlog.Key{Tenant: sub.tenant, Session: want.SessionID})
 		if err != nil {
 			return err
 		}

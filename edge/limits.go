@@ -195,7 +195,7 @@ func (s *Server) errTooManyStreams(q *quotas) error {
 
 // refusals are why an edge refuses what would be right otherwise, as its metrics
 // name them.
-var refusals = []string{"tenant_rate", "tenant_streams", "address_rate", "address_streams", "address_connections", "connections", "streams", "memory", "reads", "bodies"}
+var refusals = []string{"tenant_rate", "tenant_streams", "address_rate", "address_streams", "address_connections", "connections", "streams", "memory", "reads", "bodies", "conversations"}
 
 func (s *Server) refused(why string, p *Problem) error {
 	s.metrics.refused.WithLabelValues(why).Inc()

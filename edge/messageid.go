@@ -19,7 +19,7 @@ import (
 func (s *Server) named(ctx context.Context, k eventlog.Key, ref eventlog.RunRef, list []inputMessage) ([]event.InputMessage, error) {
 	var held []*event.Message
 	if ref.After > 0 && len(list) > 1 {
-		fold, _, err := s.Log.Load(ctx, k)
+		fold, err := s.load(ctx, k)
 		if err != nil {
 			return nil, err
 		}

@@ -98,9 +98,10 @@ func (m *metrics) observer() stream.Observer {
 			m.replayed.Observe(float64(events))
 			m.replayedB.Observe(float64(bytes))
 		},
-		Paged: func(events, bytes int) { m.paged.Add(float64(events)); m.pagedB.Add(float64(bytes)) },
-		Reset: m.resets.Inc,
-		Woken: m.woken.Inc,
+		Paged:   func(events, bytes int) { m.paged.Add(float64(events)); m.pagedB.Add(float64(bytes)) },
+		Reset:   m.resets.Inc,
+		Woken:   m.woken.Inc,
+		Crowded: m.refused.WithLabelValues("conversations").Inc,
 	}
 }
 

@@ -100,7 +100,17 @@ type runState struct {
 // state folds the run's session. A run that has no event yet is pending; one
 // whose events are gone is as the catalog has it.
 func (s *Server) state(ctx context.Context, p runPlace) (runState, *event.Session, error) {
-	fold, _, err := s.Log.Load(ctx, p.key)
+	fold, err := s.load(ctx, p.key)
+	return stateOf(fold, p, err)
+}
+
+// stateToTell is state for an answer with what was said in the run.
+func (s *Server) stateToTell(ctx context.Context, p runPlace) (runState, *event.Session, error) {
+	fold, err := s.loadToTell(ctx, p.key)
+	return stateOf(fold, p, err)
+}
+
+func stateOf(fold *event.Session, p runPlace, err error) (runState, *event.Session, error) {
 	if errors.Is(err, eventlog.ErrGone) && p.row != nil {
 		return runState{p.row.Run, p.key.Session, p.row.Seq, p.row.CreatedAt}, nil, nil
 	}

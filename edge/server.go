@@ -23,6 +23,7 @@ import (
 	"github.com/runlog-dev/runlog/artifacts"
 	"github.com/runlog-dev/runlog/catalog"
 	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -89,6 +90,8 @@ func (o *Options) setDefaults() {
 	o.MaxConns = cmp.Or(o.MaxConns, 60_000)
 	if o.Memory > 0 {
 		o.Stream.RingTotal = cmp.Or(o.Stream.RingTotal, int(o.Memory/4))
+		o.Stream.ToldBytes = cmp.Or(o.Stream.ToldBytes, o.Memory/4)
+		o.Stream.Memory = o.Memory
 	}
 	o.SocketPing = cmp.Or(o.SocketPing, socketPing)
 	o.MaxWait = cmp.Or(o.MaxWait, 5*time.Minute)
@@ -117,7 +120,7 @@ type Server struct {
 	secret    lazySecret
 	places    places
 	memory    usage
-	bodies    bodyRoom
+	bodies    room.Room
 	handler   http.Handler
 	comeback  *comeback      // set by Run
 	takenOver sync.WaitGroup // connections, which no http.Server waits for: WebSockets with their commands, unsaid answers
@@ -150,7 +153,7 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
-	s.bodies.most, s.bodies.refused = o.bodies(), s.refused
+	s.bodies.Most = o.bodies()
 	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
 	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
 	s.secret.read = s.Log.Secret

@@ -8,6 +8,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -28,7 +29,32 @@ func (s *Server) fold(ctx context.Context, c *call, id string) (*event.Session, 
 	if err != nil {
 		return nil, err
 	}
-	fold, _, err := s.Log.Load(ctx, k)
+	return s.load(ctx, k)
+}
+
+// foldToTell is fold for an answer that is the conversation, or a part of it that can be
+// as large.
+func (s *Server) foldToTell(ctx context.Context, c *call, id string) (*event.Session, error) {
+	k, err := s.findSession(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.loadToTell(ctx, k)
+}
+
+// load returns a session's fold, to be looked at and let go.
+func (s *Server) load(ctx context.Context, k eventlog.Key) (*event.Session, error) {
+	fold, _, err := s.hub.Load(ctx, k, nil)
+	return fold, err
+}
+
+// loadToTell is load for what is answered with writeJSON next.
+func (s *Server) loadToTell(ctx context.Context, k eventlog.Key) (*event.Session, error) {
+	var hold *stream.Hold
+	if c, _ := ctx.Value(callKey{}).(*call); c != nil {
+		hold = c.hold()
+	}
+	fold, _, err := s.hub.Load(ctx, k, hold)
 	return fold, err
 }
 
@@ -51,7 +77,7 @@ func (s *Server) getSnapshot(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	fold, err := s.fold(r.Context(), c, r.PathValue("session"))
+	fold, err := s.foldToTell(r.Context(), c, r.PathValue("session"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +107,7 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	fold, err := s.fold(r.Context(), c, r.PathValue("session"))
+	fold, err := s.foldToTell(r.Context(), c, r.PathValue("session"))
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (k *socket) command(raw []byte, share *bodyShare) {
 	select {
 	case k.held <- struct{}{}:
 	default:
-		share.giveUp()
+		share.GiveUp()
 		k.answer(cmd.ID, func(w http.ResponseWriter) { writeProblem(w, k.noMore()) })
 		return
 	}
@@ -51,7 +51,7 @@ func (k *socket) command(raw []byte, share *bodyShare) {
 	go func() {
 		defer k.srv.takenOver.Done()
 		defer func() { <-k.held }()
-		defer share.giveUp()
+		defer share.GiveUp()
 		k.busy <- struct{}{} // a client that has left waits for nothing: turns come soon
 		defer func() { <-k.busy }()
 		k.answer(cmd.ID, func(w http.ResponseWriter) { k.do(w, cmd, err) })
@@ -85,10 +85,11 @@ func (k *socket) answer(id string, handle func(http.ResponseWriter)) {
 // longer than it takes to say it.
 func (k *socket) do(w http.ResponseWriter, cmd socketCommand, wrong error) {
 	route, h := k.srv.commandRoute(cmd.Do)
-	c := &call{id: event.NewID("req"), client: k.call.client, began: time.Now(), route: route,
+	c := &call{id: event.NewID("req"), hub: k.srv.hub, client: k.call.client, began: time.Now(), route: route,
 		method: http.MethodPost, path: strings.TrimPrefix(route, "POST ")}
-	c.share.room = &k.srv.bodies
-	defer c.share.giveUp()
+	c.share = k.srv.bodyShare()
+	defer c.share.GiveUp()
+	defer func() { c.held.Drop() }()
 	ctx, done := detached(k.ctx)
 	defer done()
 	defer func() { _ = recover() }() // conclude has logged it, and the answer is an error or nothing

@@ -35,17 +35,17 @@ func (k *socket) listen() {
 			k.cancel(errClientLeft)
 			return
 		case kind != websocket.MessageText:
-			share.giveUp()
+			share.GiveUp()
 			k.refuse(websocket.StatusUnsupportedData, "messages are JSON texts")
 			return
 		}
 		select {
 		case k.first <- raw: // it is waited for
-			share.giveUp()
+			share.GiveUp()
 		case <-k.begun:
 			k.command(raw, share)
 		case <-k.ctx.Done():
-			share.giveUp()
+			share.GiveUp()
 			return
 		}
 	}
@@ -58,14 +58,15 @@ func (k *socket) message() (kind websocket.MessageType, raw []byte, share *bodyS
 	if err != nil {
 		return kind, nil, nil, err
 	}
-	share = &bodyShare{room: &k.srv.bodies}
+	s := k.srv.bodyShare()
+	share = &s
 	select {
 	case <-k.begun:
-		share.tenant = k.call.who.Tenant
+		share.Tenant = k.call.who.Tenant
 	default: // it may be anybody
 	}
 	if raw, err = io.ReadAll(countedBody{r, share}); err != nil {
-		share.giveUp()
+		share.GiveUp()
 	}
 	return kind, raw, share, err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -240,7 +242,8 @@ func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, su
 	return nil
 }
 
-// finish places a run and waits for its end, but no longer than it is told to.
+// finish places a run and waits for its end, but no longer than it is told to. Without a
+// fold there is no more to tell than the state.
 func (s *Server) finish(ctx context.Context, sub *submission, ref eventlog.RunRef, wait time.Duration) (runState, *event.Session, error) {
 	p := placeOf(sub.tenant, ref)
 	ended, done, err := s.watchEnd(ctx, p, nil)
@@ -254,5 +257,10 @@ func (s *Server) finish(ctx context.Context, sub *submission, ref eventlog.RunRe
 	if err := ended(ref.After, wait); err != nil {
 		return runState{}, nil, err
 	}
-	return s.state(ctx, p)
+	st, fold, err := s.stateToTell(ctx, p)
+	if errors.Is(err, stream.ErrCrowded) { // it has been run: where it is is a better answer than none
+		st, _, err = s.state(ctx, p)
+		return st, nil, err
+	}
+	return st, fold, err
 }

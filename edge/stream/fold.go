@@ -9,6 +9,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // foldKept is how long a topic keeps the fold that its dialects asked for last:
@@ -65,14 +66,16 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 // The caller holds the folds' lock until it has used it.
 func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, error) {
 	t := v.topic
+	gate := entrance{hub: t.hub, tenant: t.key.Tenant, hold: &Hold{}}
+	defer gate.hold.Drop()
 	s := t.fold.take(seq) // not kept if it fails half way
 	if s == nil {
 		var err error
-		if s, err = t.hub.log.LoadAt(ctx, t.key, seq); err != nil {
+		if s, err = t.hub.log.LoadAt(ctx, t.key, seq, gate.pass); err != nil {
 			return nil, err
 		}
 	}
-	if err := v.moveFold(ctx, s, seq); err != nil {
+	if err := v.moveFold(ctx, s, seq, gate.pass); err != nil {
 		return nil, err
 	}
 	t.fold.folds = append(t.fold.folds, s)
@@ -99,12 +102,12 @@ func (f *lateFold) take(seq event.Seq) *event.Session {
 }
 
 // moveFold applies to a fold the events through seq, from the ring or else the log.
-func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq) error {
+func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq, gate eventlog.Gate) error {
 	var into [aFew]*entry
 	for s.Seq < seq {
 		o := v.topic.look(s.Seq, into[:])
 		if len(o.entries) == 0 {
-			return v.hub.log.CatchTo(ctx, v.topic.key, s, seq, o.head)
+			return v.hub.log.CatchTo(ctx, v.topic.key, s, seq, o.head, gate)
 		}
 		for _, e := range o.entries {
 			if e.Seq > seq {

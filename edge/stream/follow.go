@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -27,7 +26,7 @@ func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdic
 	if err := out.put(v.view.transport.Hello(out.buffer())); err != nil {
 		return over, err
 	}
-	if err := v.sendSnapshot(out, dialect.Snapshot); err != nil {
+	if err := v.sendSnapshot(out); err != nil {
 		return over, err
 	}
 	how, err := v.follow(ctx, out, untilIdle)

@@ -42,6 +42,9 @@ type Options struct {
 	Heartbeat    time.Duration // silence after which it gets a heartbeat, if a run is under way, default 5 s
 	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
 	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
+	ToldBytes    int64         // of large conversations, about what clients are being told together, in bytes, default 256 MiB
+	LoadWait     time.Duration // how long one of them waits to be loaded before it is refused, default 5 s
+	Memory       int64         // what the process may use, in bytes; default 0: no limit
 	Logger       *slog.Logger
 	Observe      Observer
 }
@@ -53,6 +56,7 @@ type Observer struct {
 	Replayed func(events, bytes int) // what a viewer got until it had caught up
 	Paged    func(events, bytes int) // read from the log for one viewer
 	Reset    func()                  // a client's position was no longer in the log
+	Crowded  func()                  // a large conversation was refused
 	Woken    func()                  // a parked viewer got a goroutine, to read the log or to wait for its client
 }
 
@@ -68,6 +72,8 @@ func (o *Options) setDefaults() {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
 	o.CheckHead = cmp.Or(o.CheckHead, 15*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.ToldBytes = cmp.Or(o.ToldBytes, 256<<20)
+	o.LoadWait = cmp.Or(o.LoadWait, 5*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -79,6 +85,7 @@ type Hub struct {
 	live    *eventlog.Live
 	opts    Options
 	pages   turns // of viewers that read the log or wait for it
+	loads   loads // of whole conversations
 	rings   budget
 	began   time.Time
 	waiting queue // rows of parked viewers that have something to do
@@ -96,6 +103,7 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h := &Hub{log: log, live: live, opts: opts, topics: map[eventlog.Key]*topic{}}
 	h.pages.init(opts.PageReaders)
 	h.prefetches = make(chan struct{}, opts.PageReaders)
+	h.loads.init(&opts)
 	h.rings.init(opts.RingTotal)
 	h.began = time.Now()
 	h.waiting.init(max(2, runtime.GOMAXPROCS(0)))

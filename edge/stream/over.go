@@ -35,7 +35,7 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 	if open, known, err := v.lastFrame(ctx, head); known || err != nil {
 		return !open, err
 	}
-	s, _, err := v.hub.log.Load(ctx, v.req.Key)
+	s, _, err := v.hub.Load(ctx, v.req.Key, nil)
 	if err != nil {
 		return false, err
 	}

@@ -7,17 +7,36 @@ import (
 	"fmt"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
+// A snapshot is what a viewer shows of a fold. It is encoded at once: the fold is larger.
+type snapshot struct {
+	seq      event.Seq
+	messages []dialect.Message
+	hold     *Hold
+}
+
+func (s *snapshot) size() (n int) {
+	for _, m := range s.messages {
+		n += len(m.Data)
+	}
+	return n
+}
+
 // takeSnapshot moves the viewer to the head of the log and has it show the fold of all
-// events up to there first. With NoFollow the stream ends there too.
-func (v *Viewer) takeSnapshot(ctx context.Context) error {
-	s, head, err := v.hub.log.Load(ctx, v.req.Key)
+// events up to there first. With NoFollow the stream ends there too. ErrCrowded if there
+// is no room for it.
+func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind) error {
+	v.dropSnapshot()
+	hold := v.hub.Hold(v.req.Key.Tenant)
+	s, head, err := v.hub.Load(ctx, v.req.Key, hold)
 	if err != nil {
 		return err
 	}
-	v.first, v.at, v.page, v.until, v.hidden = s, Position{Seq: s.Seq}, head, s.Seq, 0
+	v.first = &snapshot{seq: s.Seq, hold: hold}
+	v.at, v.page, v.until, v.hidden = Position{Seq: s.Seq}, head, s.Seq, 0
 	if r := s.Run(v.req.RunID); r != nil {
 		v.over, v.status = r.Status.Terminal(), r.Status
 		if r.StartedAt != nil {
@@ -27,7 +46,27 @@ func (v *Viewer) takeSnapshot(ctx context.Context) error {
 	if head.Seq > v.topic.look(0, nil).head.Seq {
 		v.topic.watch.Check()
 	}
+	v.first.messages = v.encodeFold(kind, s)
+	hold.Encoded(v.first.size())
 	return nil
+}
+
+func (v *Viewer) encodeFold(kind dialect.Kind, s *event.Session) []dialect.Message {
+	if v.encoder == nil {
+		return v.view.dialect.Snapshot(kind, s, v.view.audience)
+	}
+	list := v.encoder.Snapshot(kind, s, v.view.audience)
+	if x, ok := v.encoder.(dialect.Ending); ok && x.Over() {
+		v.over = true // before the run is
+	}
+	return list
+}
+
+func (v *Viewer) dropSnapshot() {
+	if v.first != nil {
+		v.first.hold.Drop()
+		v.first = nil
+	}
 }
 
 // fewMissed is how many missed events are sent without asking whether a snapshot would
@@ -51,17 +90,16 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	}
 	from, page := v.at, v.page
 	replay := weigh(list) * missed / len(list)
-	if err := v.takeSnapshot(ctx); err != nil {
+	err = v.takeSnapshot(ctx, dialect.Snapshot)
+	switch {
+	case errors.Is(err, ErrCrowded): // the events can be shown
+	case err != nil:
 		return err
-	}
-	size := 0
-	for _, m := range v.view.dialect.Snapshot(dialect.Snapshot, v.first, v.view.audience) {
-		size += len(m.Data)
-	}
-	if size < replay {
+	case v.first.size() < replay:
 		return nil
 	}
-	v.first, v.at, v.page, v.ahead = nil, from, page, list
+	v.dropSnapshot()
+	v.at, v.page, v.ahead = from, page, list
 	v.over, v.status, v.until = false, "", head.Seq
 	return nil
 }
@@ -84,7 +122,7 @@ func weigh(list []*entry) int {
 
 // reset gives a client whose position the log no longer holds a snapshot to start from.
 func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
-	err := v.takeSnapshot(ctx)
+	err := v.takeSnapshot(ctx, dialect.Reset)
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		return down, nil
 	}
@@ -95,33 +133,27 @@ func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 		fn()
 	}
 	v.pending = nil // it is in the fold
-	if out == nil {
-		return more, nil
-	}
-	return more, v.sendSnapshot(out, dialect.Reset)
+	return more, v.sendSnapshot(out)
 }
 
-// sendSnapshot sends the fold that was taken, if one was.
-func (v *Viewer) sendSnapshot(out *output, kind dialect.Kind) error {
-	s := v.first
-	if s == nil {
+// sendSnapshot sends the snapshot that was taken, if one was, and lets go of it message by
+// message: the client may take its time. The last message moves the cursor, no other does:
+// a client that gets only a part begins again.
+func (v *Viewer) sendSnapshot(out *output) error {
+	defer v.dropSnapshot()
+	if v.first == nil || out == nil {
 		return nil
 	}
-	v.first = nil
-	snapshot := v.view.dialect.Snapshot
-	if v.encoder != nil {
-		snapshot = v.encoder.Snapshot
+	for i, list := 0, v.first.messages; i < len(list); i++ {
+		id := ""
+		if i == len(list)-1 {
+			id = v.first.seq.String()
+		}
+		framed := v.view.transport.Append(out.buffer(), id, list[i])
+		list[i] = dialect.Message{}
+		if err := out.put(framed); err != nil {
+			return err
+		}
 	}
-	list := snapshot(kind, s, v.view.audience)
-	if x, ok := v.encoder.(dialect.Ending); ok && x.Over() {
-		v.over = true // before the run is
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	last := len(list) - 1 // moves the cursor, no other does: a client that gets only a part begins again
-	if err := v.append(out, "", list[:last]); err != nil {
-		return err
-	}
-	return v.append(out, s.Seq.String(), list[last:])
+	return nil
 }

@@ -61,10 +61,10 @@ type Viewer struct {
 	until event.Seq     // with NoFollow: end here
 
 	// What is shown next.
-	first   *event.Session // a snapshot
-	ahead   []*entry       // read while preparing
-	next    *nextPage      // being read
-	pending *pending       // shown, but held back to be merged
+	first   *snapshot
+	ahead   []*entry  // read while preparing
+	next    *nextPage // being read
+	pending *pending  // shown, but held back to be merged
 
 	// A dialect that follows its run encodes with a state of its own, from the run's
 	// first event on; the client has the messages up to has.
@@ -118,6 +118,7 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 // and Close does nothing.
 func (v *Viewer) Close() {
 	if !v.parked {
+		v.dropSnapshot()
 		v.next.drop()
 		v.hub.leave(v.topic)
 	}
@@ -136,7 +137,7 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 
 func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 	if v.req.Snapshot {
-		return false, v.takeSnapshot(ctx)
+		return false, v.takeSnapshot(ctx, dialect.Snapshot)
 	}
 	head, err := v.head(ctx)
 	if err != nil {

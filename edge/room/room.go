@@ -1,0 +1,99 @@
+// Package room bounds what the requests of an edge hold in memory at once: bodies that are being read, and
+// conversations that are being told.
+package room
+
+import (
+	"context"
+	"sync"
+)
+
+// A Room is so much memory, of which each tenant may have half. Whoever is alone in it is
+// never too large. Safe for concurrent use.
+type Room struct {
+	Most int64 // bytes; set before use
+
+	mu    sync.Mutex
+	used  int64
+	of    map[string]int64 // by tenant
+	freed chan struct{}    // closed when something is given back, if somebody waits for it
+}
+
+// A Share is what one request has of a Room. Without a Room nothing is counted. It is used
+// by one goroutine at a time.
+type Share struct {
+	Room   *Room
+	Tenant string
+	size   int64
+}
+
+// Grow counts n more bytes if there is room for them.
+func (s *Share) Grow(n int64) (ok bool) {
+	ok, _ = s.grow(n, false)
+	return ok
+}
+
+// Await counts n more bytes as soon as there is room for them. When ctx ends first it
+// returns the cause.
+func (s *Share) Await(ctx context.Context, n int64) error {
+	for {
+		ok, freed := s.grow(n, true)
+		if ok {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// grow says for whom there is no room when something was given back, if he waits.
+func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
+	r := s.Room
+	if r == nil {
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others, kin := r.used-s.size, r.of[s.Tenant]-s.size
+	if others > 0 && r.used+n > r.Most || kin > 0 && r.of[s.Tenant]+n > r.Most/2 {
+		if waits && r.freed == nil {
+			r.freed = make(chan struct{})
+		}
+		return false, r.freed
+	}
+	s.add(n)
+	return true, nil
+}
+
+// Set counts n bytes in place of what was counted, whether or not there is room: for who
+// has been let in and knows better now what that comes to.
+func (s *Share) Set(n int64) {
+	if s.Room == nil || n == s.size {
+		return
+	}
+	s.Room.mu.Lock()
+	defer s.Room.mu.Unlock()
+	s.add(n - s.size)
+}
+
+// GiveUp gives all of it back. It may be called again.
+func (s *Share) GiveUp() { s.Set(0) }
+
+// add is called with the room's mu held.
+func (s *Share) add(n int64) {
+	r := s.Room
+	if r.of == nil {
+		r.of = map[string]int64{}
+	}
+	s.size += n
+	r.used += n
+	if r.of[s.Tenant] += n; r.of[s.Tenant] == 0 {
+		delete(r.of, s.Tenant)
+	}
+	if n < 0 && r.freed != nil {
+		close(r.freed)
+		r.freed = nil
+	}
+}
