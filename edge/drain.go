@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// shutDown drains from the inside out: not ready, streams aborted so that their
-// clients go on elsewhere, then whatever is under way. While proxies have not
-// noticed yet, streams are taken as ever.
+// shutDown drains from the inside out. The edge is not ready; streams are taken as ever
+// for DrainDelay, until proxies have noticed. Then streams are aborted, so that their
+// clients go on elsewhere, and other requests may finish.
 func (s *Server) shutDown(srv *http.Server) error {
 	s.draining.Store(true)
 	time.Sleep(s.opts.DrainDelay)
@@ -34,15 +34,15 @@ func drainSpread(streams int64, rate int, most time.Duration) time.Duration {
 	return min(time.Duration(streams)*time.Second/time.Duration(rate), most)
 }
 
-// inTurn ends a stream somewhere within the spread, each at a time of its own: else
-// all clients of an edge that is restarted would come to the others at once.
+// inTurn ends a stream at a time of its own within the spread. Otherwise all clients of
+// an edge that is restarted would come to the other edges at once.
 func (s *Server) inTurn(end func()) {
 	time.AfterFunc(rand.N(s.spread+1), end)
 }
 
-// openings counts the streams whose header has not left yet. What leaves once the
-// HTTP server shuts down says "Connection: close", and where it says so undici, which
-// is the fetch of Node.js, takes an aborted stream for one that is whole.
+// openings counts the streams whose header has not left yet: the HTTP server must not
+// shut down before it has. A header that leaves later says "Connection: close", and then
+// undici, which is the fetch of Node.js, takes an aborted stream for a whole one.
 type openings struct {
 	mu    sync.Mutex
 	count int
@@ -73,7 +73,8 @@ func (o *openings) left() {
 	}
 }
 
-// end has no more streams begin, and waits a moment for those that do.
+// end lets no more streams begin, and waits at most grace for the headers of those that
+// have begun.
 func (o *openings) end(grace time.Duration) {
 	o.mu.Lock()
 	o.ended, o.none = true, make(chan struct{})

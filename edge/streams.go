@@ -91,8 +91,8 @@ func (s *Server) startStream(w http.ResponseWriter, r *http.Request, c *call, re
 	return err
 }
 
-// view subscribes to a run that was found, or to a session if it is there: the
-// answer that says where its log ends says that too.
+// view subscribes to what was asked for. A run was found before; that a session exists
+// mostly shows in the answer that says where its log ends.
 func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, error) {
 	v, err := s.hub.View(ctx, req)
 	if err != nil || req.RunID != "" || v.HasEvents() {
@@ -105,7 +105,8 @@ func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, 
 	return v, nil
 }
 
-// admit counts a stream in; its context ends when the edge drains.
+// admit counts a stream in. Its context ends when the edge drains. The function that it
+// returns counts the stream out, at its end if it was parked.
 func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	if s.drain.Err() != nil {
 		return nil, nil, errDraining
@@ -124,9 +125,8 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// serveLast serves as the last thing that a handler does: where it can, the
-// connection goes on without the handler when there is nothing to show at the
-// moment.
+// serveLast is serve for handlers that have nothing to do after it. Where that is
+// possible, the stream goes on without the handler as soon as there is nothing to show.
 func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
 	if !c.parks || req.NoFollow || !s.hub.Parks() {
 		return s.serve(ctx, w, c, v, req)
@@ -180,10 +180,10 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, c *call, v *s
 	return false, s.beginStream(w, c, req.Transport)
 }
 
-// beginStream answers with the header of a stream, or not at all: what the request
-// wants may have been begun, so that a 503 would not be true.
+// beginStream answers with the header of a stream. If the edge stops, the connection is
+// aborted instead: the run may have been started by now, so that a 503 would not be true.
 func (s *Server) beginStream(w http.ResponseWriter, c *call, t stream.Transport) error {
-	if !c.started && !s.openings.begin(c) { // a WebSocket's header has left
+	if !c.started && !s.openings.begin(c) { // c.started: a WebSocket, whose header has left
 		c.started = true
 		return errDraining
 	}
@@ -192,6 +192,7 @@ func (s *Server) beginStream(w http.ResponseWriter, c *call, t stream.Transport)
 	return nil
 }
 
+// writeStreamHeader sends the header of a stream, which no proxy may keep or change.
 func writeStreamHeader(w http.ResponseWriter, t stream.Transport) {
 	h := w.Header()
 	h.Set("Content-Type", t.ContentType())
@@ -201,7 +202,8 @@ func writeStreamHeader(w http.ResponseWriter, t stream.Transport) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// streamOver notes how a stream ended.
+// streamOver notes how a stream ended. history: it was to end at the log's head. The error
+// that it returns aborts the connection.
 func (s *Server) streamOver(c *call, history bool, err error) error {
 	s.metrics.streams.Dec()
 	c.ended = ending(err, history)
@@ -212,7 +214,7 @@ func (s *Server) streamOver(c *call, history bool, err error) error {
 	return nil
 }
 
-// headerText keeps ids that HTTP headers cannot carry out of them.
+// headerText is an id as the value of an HTTP header, empty if no header can carry it.
 func headerText(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
