@@ -3,10 +3,12 @@ package edge
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 type cancelRequest struct {
@@ -22,6 +24,11 @@ const maxReason = 1024
 // cancel changes nothing.
 func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
 	return s.endRun(w, r, c, event.Cancel)
+}
+
+// stopRun ends a run after its current step.
+func (s *Server) stopRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	return s.endRun(w, r, c, event.Stop)
 }
 
 // endRun asks for a run's end, by cancel or stop.
@@ -73,6 +80,16 @@ func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, 
 	}
 	st, _, err = s.state(ctx, p)
 	return st, err
+}
+
+// cancelWithClient cancels a run whose submitter went away and had asked for
+// that.
+func (s *Server) cancelWithClient(ctx context.Context, c *call, ref eventlog.RunRef, tenant string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWait)
+	defer cancel()
+	if _, err := s.end(ctx, c, placeOf(tenant, ref), event.Cancel, "the client disconnected", false); err != nil {
+		s.Logger.Warn("run not cancelled after its client left", "run", url.PathEscape(ref.RunID), "err", err)
+	}
 }
 
 // watchEnd subscribes to a run. ended waits for its terminal event, or one at
