@@ -58,10 +58,13 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 		return at.Pos, nil
 	}
 	lo, hi, err := l.reachBack(ctx, k, seq, mark{at.Pos, at.First}, perEvent(at, head))
-	if err != nil {
-		return 0, err
+	if err == nil {
+		lo.pos, err = l.between(ctx, k, seq, lo, hi)
 	}
-	return l.between(ctx, k, seq, lo, hi)
+	if errors.Is(err, ErrNotFound) {
+		return 0, ErrGone // even the frames that were just seen
+	}
+	return lo.pos, err
 }
 
 // perEvent is how many positions of the stream, which many sessions share, there are to

@@ -92,10 +92,18 @@ func (l *Log) readFrom(ctx context.Context, k Key, after event.Seq, pos uint64, 
 			}
 		}
 		if err := behind.after(ctx, pos > from); err != nil {
-			yield(Frame{}, fmt.Errorf("read %s from %d: the head is %d: %w", k, next, head.Seq, err))
+			yield(Frame{}, fmt.Errorf("read %s from %d: the head is %d: %w", k, next, head.Seq, l.orGone(ctx, k, err)))
 			return
 		}
 	}
+}
+
+// orGone is ErrGone in place of err if there is nothing of the session any more.
+func (l *Log) orGone(ctx context.Context, k Key, err error) error {
+	if head, headErr := l.Head(ctx, k); headErr == nil && head.Pos == 0 {
+		return ErrGone
+	}
+	return err
 }
 
 // A lag is how often in a row a replica had nothing new, though the leader has said that

@@ -235,6 +235,9 @@ func (w *Watch) fillOnce() error {
 		return err
 	}
 	from := w.Head()
+	if anew(from, head) {
+		return fmt.Errorf("watch %s: event %d was there, and the log ends at %d: %w", w.key, from.Seq, head.Seq, ErrGone)
+	}
 	if head.Seq < from.Seq {
 		return nil // the leader knows less than the watch
 	}
@@ -243,10 +246,20 @@ func (w *Watch) fillOnce() error {
 			return err
 		}
 		w.mu.Lock()
-		if f.First == w.last.Seq+1 {
+		if w.follows(f) {
 			w.deliver(f)
 		}
 		w.mu.Unlock()
 	}
+	if at := w.Head(); at.Seq < head.Seq && w.ctx.Err() == nil {
+		return fmt.Errorf("watch %s: what comes after event %d does not follow it: %w", w.key, at.Seq, ErrGone)
+	}
 	return w.ctx.Err()
+}
+
+// anew reports whether a session's log was emptied since it ended at from, by the head
+// that it has now. A leader that knows less than another one did gives an older head,
+// not none, and none that is newer with fewer events.
+func anew(from, head Head) bool {
+	return from.Seq > 0 && (head.Pos == 0 || head.Pos > from.Pos && head.Seq <= from.Seq)
 }

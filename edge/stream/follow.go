@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -148,19 +149,37 @@ func (v *Viewer) present(ctx context.Context, out *output, list []*entry) (verdi
 	return how, err
 }
 
-// rejoin leaves a topic whose log broke off and takes part in a new one.
+// rejoin leaves a topic whose log broke off and takes part in a new one. ErrGone if the
+// log ends before what was shown: there is nothing to go on with.
 func (v *Viewer) rejoin(ctx context.Context) (verdict, error) {
 	v.hub.drop(v.topic)
 	t, err := v.hub.join(ctx, v.req.Key, v.at.Seq)
-	if errors.Is(err, eventlog.ErrUnavailable) {
-		return down, nil
+	if err == nil {
+		if err = v.fits(ctx, t); err != nil {
+			v.hub.leave(t)
+		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return down, nil
+	case err != nil:
 		return over, err
 	}
 	v.hub.leave(v.topic)
 	v.topic = t
 	return more, nil
+}
+
+// fits returns ErrGone if a topic's log ends before the viewer's position.
+func (v *Viewer) fits(ctx context.Context, t *topic) error {
+	if t.look(v.at.Seq, nil).head.Seq >= v.at.Seq {
+		return nil
+	}
+	head, err := v.hub.log.Head(ctx, v.req.Key) // the topic may be behind
+	if err == nil && head.Seq < v.at.Seq {
+		err = fmt.Errorf("%s was shown to event %d, and ends at %d now: %w", v.req.Key, v.at.Seq, head.Seq, eventlog.ErrGone)
+	}
+	return err
 }
 
 // wait returns when there is news, and shows meanwhile that the stream is alive.

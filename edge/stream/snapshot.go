@@ -126,6 +126,9 @@ func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		return down, nil
 	}
+	if err == nil && v.at.Seq == 0 {
+		err = eventlog.ErrGone // all of it: there is nothing to start from
+	}
 	if err != nil {
 		return over, fmt.Errorf("reset: %w", err)
 	}

@@ -164,6 +164,8 @@ func (t *topic) Beat(b eventlog.Beat) {
 func (t *topic) Broken(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.hub.opts.Logger.Error("a session's log does not go on; its streams begin anew or are aborted",
+		"tenant", t.key.Tenant, "session", t.key.Session, "seq", uint64(t.head.Seq), "err", err)
 	t.broken = err
 	t.tell()
 }
