@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,19 +18,8 @@ const maxSessions = 100
 // manySessions follows sessions over one connection, with one cursor for all. Like
 // a session's own stream it does not end, and is aborted where it must.
 func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) error {
-	ids := r.URL.Query()["session"]
-	if len(ids) == 0 || len(ids) > maxSessions {
-		return bad("session", "name 1 to %d sessions: ?session=a&session=b", maxSessions)
-	}
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if seen[id] {
-			return bad("session", "session=%s is named twice", id)
-		}
-		seen[id] = true
-	}
-	at := stream.NewPositions(ids)
-	if err := at.Parse(cursor(r)); err != nil {
+	ids, at, err := namedSessions(r)
+	if err != nil {
 		return err
 	}
 	base, err := s.partRequest(r, c)
@@ -64,9 +54,32 @@ func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) e
 	return s.serveMany(ctx, w, c, transport, at, viewers, base.NoFollow)
 }
 
+// namedSessions reads which sessions to follow, each from where: the cursor of all says
+// so, or else each name, by a position behind a slash, which no id has. That is for
+// those whose sessions have become others: their cursor fits no more.
+func namedSessions(r *http.Request) (ids []string, at stream.Positions, err error) {
+	named := r.URL.Query()["session"]
+	if len(named) == 0 || len(named) > maxSessions {
+		return nil, at, bad("session", "name 1 to %d sessions: ?session=a&session=b", maxSessions)
+	}
+	seen, from := map[string]bool{}, make([]stream.Position, len(named))
+	for i, name := range named {
+		id, after, _ := strings.Cut(name, "/")
+		if seen[id] {
+			return nil, at, bad("session", "session=%s is named twice", id)
+		}
+		if from[i], err = stream.ParsePosition(after); err != nil {
+			return nil, at, err
+		}
+		ids, seen[id] = append(ids, id), true
+	}
+	at = stream.NewPositions(ids)
+	at.At = from
+	return ids, at, at.Parse(cursor(r))
+}
+
 // partRequest reads what is the same for all sessions.
 func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
-	resumed := cursor(r) != ""
 	r = r.Clone(r.Context())
 	r.Header.Del("Last-Event-ID")
 	q := r.URL.Query()
@@ -81,7 +94,6 @@ func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
 	if req.Dialect != (native.Dialect{}) {
 		return req, bad("dialect", "a stream of many sessions speaks the native dialect alone")
 	}
-	req.Snapshot = req.Snapshot && !resumed
 	return req, nil
 }
 
@@ -99,6 +111,7 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 			}
 			req := base
 			req.Key, req.After = k, at.At[i]
+			req.Snapshot = base.Snapshot && req.After == stream.Position{} // else the client has one, or what it would tell
 			v, err := s.view(ctx, req)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,6 +139,47 @@ func TestManySessionsAreBoundedAndWalled(t *testing.T) {
 	ahead := stream.NewPositions([]string{"s0", "s1"})
 	ahead.At[1] = stream.Position{Seq: 9}
 	get("/v1/stream?session=s0&session=s1", key, 409, "Last-Event-ID", ahead.String())
+}
+
+// Who follows other sessions than before goes on where each was, and gets a new one
+// from its start, or as a snapshot. A cursor of the new set wins over the names.
+func TestSessionsComeAndGo(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		s.scribe("default", id).write(started("r"), said("r", "1"), said("r", "2"))
+	}
+	read := func(url, after string) (list []string, last string) {
+		t.Helper()
+		for _, m := range e.listen("/v1/stream?follow=false&"+url, "Last-Event-ID", after).rest() {
+			d := as[struct {
+				Session string    `json:"session_id"`
+				Seq     event.Seq `json:"seq"`
+			}](t, []byte(m.data))
+			list, last = append(list, fmt.Sprint(d.Session, d.Seq, m.event == "snapshot")), m.id
+		}
+		slices.Sort(list)
+		return list, last
+	}
+	_, old := read("session=a&session=b", "")
+	e.get(400, "/v1/stream?session=a&session=c", "Last-Event-ID", old)
+	for _, c := range []struct{ url, want string }{
+		{"session=b/3&session=c/1", "[c2 false c3 false]"},
+		{"session=b/2&session=c", "[b3 false c1 false c2 false c3 false]"},
+		{"session=b%2F2&session=c&snapshot=1", "[b3 false c3 true]"},
+		{"session=b/3&session=c/3", "[]"},
+	} {
+		got, last := read(c.url, "")
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", c.url, got, c.want)
+		}
+		if again, _ := read(c.url, last); last != "" && len(again) > 0 {
+			t.Errorf("%s after %s: %v", c.url, last, again)
+		}
+	}
+	for url, status := range map[string]int{"session=a/9": 409, "session=a/x": 400, "session=a/1/2": 400, "session=a/-1": 400, "session=a/1&session=a/2": 400, "session=a/1&session=none": 404, "session=/1": 404} {
+		e.get(status, "/v1/stream?"+url)
+	}
 }
 
 // Streams of many count with each session that they follow, also against the memory

@@ -17,14 +17,22 @@ const memoryFull = 0.85
 // overload says why the edge takes no more streams, before it collapses under
 // them. Those that are open go on.
 func (s *Server) overload(tenant string) error {
-	if limit := s.opts.Memory; limit > 0 && s.memory.inUse(time.Now()) > int64(memoryFull*float64(limit)) {
-		s.memory.collect(time.Now())
-		return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
+	if err := s.memoryLeft(); err != nil {
+		return err
 	}
 	if s.hub.Busy(tenant) {
 		return s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
 	}
 	return nil
+}
+
+func (s *Server) memoryLeft() error {
+	limit := s.opts.Memory
+	if limit <= 0 || s.memory.inUse(time.Now()) <= int64(memoryFull*float64(limit)) {
+		return nil
+	}
+	s.memory.collect(time.Now())
+	return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
 }
 
 // overloaded is a request that would be right at another edge, or later.

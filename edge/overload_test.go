@@ -40,6 +40,8 @@ func TestMemoryCeiling(t *testing.T) {
 		t.Errorf("EventSource got %s", resp.Status)
 	}
 	wantStatus(t, e.do("GET", "/v1/sessions/s/events", "", "Accept", "application/x-ndjson", "Last-Event-ID", "1"), 503)
+	wantStatus(t, e.do("GET", "/v1/sessions/s/events", "", "Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Version", "13",
+		"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), 503) // no handshake
 	e.get(200, "/v1/sessions/s")
 	w.write(said("r", "x"))
 	if m := l.must(); m.id != "2" {

@@ -129,6 +129,9 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	if s.drain.Err() != nil {
 		return errDraining
 	}
+	if err := s.memoryLeft(); err != nil { // a WebSocket that is told so takes more than it would be told
+		return err
+	}
 	s.takenOver.Add(1)
 	defer s.takenOver.Done()
 	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), begun: make(chan struct{}),
@@ -138,7 +141,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	}
 	k.ctx, k.cancel = context.WithCancelCause(r.Context())
 	go k.listen()
-	defer func() { <-k.read }() // who reads starts what sockets waits for
+	defer func() { <-k.read }() // who reads starts what takenOver waits for
 	defer func() { _ = k.conn.CloseNow() }()
 	defer k.cancel(nil)
 	defer k.keepAlive()()
