@@ -71,6 +71,8 @@ type Log struct {
 	runs jetstream.KeyValue
 	snap jetstream.KeyValue
 	reg  jetstream.KeyValue
+
+	wakes wakes
 }
 
 // Open creates the streams that are missing, checks those that are there, and

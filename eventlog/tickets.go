@@ -23,41 +23,6 @@ func (l *Log) Ticket(ctx context.Context, k Key) error {
 	return nil
 }
 
-// retickets are the pauses after a refusal: on a replicated stream a ticket is
-// still refused for some milliseconds after the last one was released.
-var retickets = []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second}
-
-// Wake makes sure that a worker will look at the session: it tries to place a
-// ticket until one is accepted or the inbox is empty, which means that the
-// commands were taken. The first try is made before it returns; further ones go
-// on behind the caller's back. What even they miss, the janitor finds.
-func (l *Log) Wake(ctx context.Context, k Key) error {
-	err := l.Ticket(ctx, k)
-	if !errors.Is(err, ErrTicketed) {
-		return err
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		l.rewake(ctx, k)
-	}()
-	return nil
-}
-
-func (l *Log) rewake(ctx context.Context, k Key) {
-	for _, wait := range retickets {
-		if sleep(ctx, wait) != nil {
-			return
-		}
-		if waiting, err := l.Inbox(ctx, k); err == nil && len(waiting) == 0 {
-			return
-		}
-		if err := l.Ticket(ctx, k); err == nil {
-			return
-		}
-	}
-}
-
 // Tickets hands out tickets to the workers of this process.
 type Tickets struct {
 	log   *Log
