@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -68,14 +69,11 @@ func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, err
 	t := v.topic
 	gate := entrance{hub: t.hub, tenant: t.key.Tenant, hold: &Hold{}}
 	defer gate.hold.Drop()
-	s := t.fold.take(seq) // not kept if it fails half way
-	if s == nil {
-		var err error
-		if s, err = t.hub.log.LoadAt(ctx, t.key, seq, gate.pass); err != nil {
-			return nil, err
-		}
+	s, err := v.movedFold(ctx, t.fold.take(seq), seq, gate.pass) // not kept if it fails half way
+	for try := 1; try < foldTries && errors.Is(err, eventlog.ErrGone); try++ {
+		s, err = v.movedFold(ctx, nil, seq, gate.pass)
 	}
-	if err := v.moveFold(ctx, s, seq, gate.pass); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	t.fold.folds = append(t.fold.folds, s)
@@ -83,6 +81,21 @@ func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, err
 		t.fold.folds = slices.Delete(t.fold.folds, 0, 1) // not used for longest
 	}
 	return s, nil
+}
+
+// foldTries: what a fold lacks may be purged while a snapshot has it, one that was stored
+// since the fold was made or while another one was read.
+const foldTries = 4
+
+// movedFold takes a fold, or else the stored one, to a seq.
+func (v *Viewer) movedFold(ctx context.Context, s *event.Session, seq event.Seq, gate eventlog.Gate) (*event.Session, error) {
+	if s == nil {
+		var err error
+		if s, err = v.hub.log.LoadAt(ctx, v.topic.key, seq, gate); err != nil {
+			return nil, err
+		}
+	}
+	return s, v.moveFold(ctx, s, seq, gate)
 }
 
 // take takes out the fold that has the shortest way to a seq; nil if all are beyond it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/langgraph"
@@ -41,7 +42,8 @@ func answers(n int) []event.Event {
 	return list
 }
 
-// A foldedSession is one of which the ring has all, and nothing decoded.
+// A foldedSession is one of which the ring has all, and nothing decoded. Each event is
+// a frame.
 type foldedSession struct {
 	hub   *Hub
 	topic *topic
@@ -62,7 +64,15 @@ func newFoldedSession(t *testing.T, list []event.Event) *foldedSession {
 	h := newHub(t, l, Options{})
 	s := &foldedSession{h, nil, nc}
 	s.topic = s.view(t, native.Dialect{}).topic
-	fill(t, l, list...)
+	w := newWriter(t, l)
+	for _, e := range list {
+		if _, err := w.Append(e); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	await(t, "all events", func() bool { return s.topic.look(0, nil).head.Seq == event.Seq(len(list)) })
 	s.topic.mu.Lock()
 	s.topic.dropDecoded()
@@ -233,5 +243,49 @@ func TestToldIsBounded(t *testing.T) {
 	all.add(200, a, [][]byte{make([]byte, 30_000)}, 20_000)
 	if all.size != 0 || len(all.of) != 0 || len(all.order) != 0 {
 		t.Errorf("%d bytes of %d events", all.size, len(all.of))
+	}
+}
+
+// What a fold at hand lacks was purged, and a snapshot has it: the dialect tells what
+// follows, and nobody has to begin anew.
+func TestAFoldThatAPurgeLeavesBehind(t *testing.T) {
+	s := newFoldedSession(t, answers(60))
+	v := s.view(t, parts.Dialect{})
+	if _, err := v.foldAt(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	hundred, err := s.hub.log.LoadAt(t.Context(), key, 100, nil)
+	if err == nil {
+		err = s.hub.log.CatchTo(t.Context(), key, hundred, 100, s.topic.look(0, nil).head, nil)
+	}
+	if err == nil {
+		err = s.hub.log.SaveSnapshot(t.Context(), key, hundred.Encode(), eventlog.Head{Seq: 100})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.topic.mu.Lock()
+	s.topic.trim(1)
+	s.topic.mu.Unlock()
+	s.purge(t, 90)
+	fold, err := v.foldAt(t.Context(), 150)
+	if err != nil || fold.Seq != 150 || len(fold.Messages) != 50 {
+		t.Errorf("%+v, %v", fold, err)
+	}
+}
+
+// purge removes the frames before one.
+func (s *foldedSession) purge(t *testing.T, pos uint64) {
+	t.Helper()
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	str, err := js.Stream(t.Context(), "LOG_0")
+	if err == nil {
+		err = str.Purge(t.Context(), jetstream.WithPurgeSequence(pos))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
