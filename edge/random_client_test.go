@@ -39,6 +39,7 @@ type visitor struct {
 	path     string
 	query    url.Values
 	snapshot bool
+	late     bool // comes when all is written
 	book     book
 	trace    []string // of its connections
 	over     bool     // its run's stream has ended properly
@@ -48,6 +49,9 @@ var errEnded = errors.New("the stream has ended")
 
 // visit goes on until it has all, and then finds that there is no more.
 func (v *visitor) visit(ctx context.Context) error {
+	for v.late && !v.written() {
+		time.Sleep(10 * time.Millisecond)
+	}
 	for n := 0; !v.over; n++ {
 		last := v.written()
 		if last && v.finished() {
@@ -57,9 +61,8 @@ func (v *visitor) visit(ctx context.Context) error {
 			return fmt.Errorf("connection %d, after %q: %w", n, v.book.cursor(), err)
 		}
 	}
-	v.query.Set("follow", "false")
 	for {
-		switch err := v.read(ctx, -1, v.soon); {
+		switch err := v.read(ctx, false, -1, v.soon); {
 		case errors.Is(err, errEnded):
 			return v.book.mayEnd(true)
 		case errors.Is(err, context.DeadlineExceeded) || !v.passing(err):
@@ -76,11 +79,18 @@ func (v *visitor) finished() bool {
 // connection reads for a while; the last time until it has all.
 func (v *visitor) connection(ctx context.Context, last bool) error {
 	budget, patience := v.random.IntN(1+v.random.IntN(60000)), time.Duration(v.random.IntN(1500))*time.Millisecond
-	if last {
-		budget, patience = -1, v.soon
-	}
-	err := v.read(ctx, budget, patience)
+	follow := last || v.random.IntN(6) > 0
 	switch {
+	case last:
+		budget, patience = -1, v.soon
+	case v.random.IntN(3) == 0:
+		budget = -1
+	}
+	err := v.read(ctx, follow, budget, patience)
+	switch {
+	case errors.Is(err, errEnded) && !follow:
+		v.seen.histories.Add(1)
+		return v.book.mayEnd(true)
 	case errors.Is(err, errEnded):
 		v.over = true
 		v.seen.ends.Add(1)
@@ -125,11 +135,12 @@ func (v *visitor) passing(err error) bool {
 }
 
 // read reads one connection: errEnded is its proper end, nil if the client has all.
-func (v *visitor) read(ctx context.Context, budget int, patience time.Duration) error {
+func (v *visitor) read(ctx context.Context, follow bool, budget int, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	after := v.book.cursor()
 	v.book.connect(v.snapshot && after == "")
+	v.query.Set("follow", strconv.FormatBool(follow))
 	in, err := v.open(ctx, v.edges[v.random.IntN(len(v.edges))].base(), after, v.client(budget))
 	if err == nil {
 		defer in.close()
@@ -142,7 +153,7 @@ func (v *visitor) read(ctx context.Context, budget int, patience time.Duration) 
 		if err := v.book.take(m); err != nil {
 			return complaint{err}
 		}
-		if v.written() && v.query.Get("follow") == "" && v.finished() {
+		if follow && v.written() && v.finished() {
 			return nil
 		}
 	}

@@ -155,10 +155,20 @@ func (a *author) play(ctx context.Context, runs []string) error {
 			if err := a.keepHouse(ctx, w.Head()); err != nil {
 				return err
 			}
-			time.Sleep(time.Duration(a.random.IntN(12)) * time.Millisecond) // as models do
+			a.think()
 		}
 	}
 	return a.sync(ctx, w)
+}
+
+// think is as long as models take, and sometimes so long that edges let go of what
+// sessions that are written have in memory.
+func (a *author) think() {
+	pause := time.Duration(a.random.IntN(12)) * time.Millisecond
+	if a.random.IntN(150) == 0 {
+		pause = 1100 * time.Millisecond
+	}
+	time.Sleep(pause)
 }
 
 func (a *author) sync(ctx context.Context, w *eventlog.Writer) error {

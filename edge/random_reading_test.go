@@ -44,11 +44,11 @@ type reading struct {
 }
 
 // A tally counts what clients were told, in all: what never came was not attacked.
-type tally struct{ events, merged, moved, snapshots, resets, ends, cuts atomic.Int64 }
+type tally struct{ events, merged, moved, snapshots, resets, ends, histories, cuts atomic.Int64 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%d events, %d merged, %d moved cursors, %d snapshots, %d resets, %d proper ends, %d other ends",
-		t.events.Load(), t.merged.Load(), t.moved.Load(), t.snapshots.Load(), t.resets.Load(), t.ends.Load(), t.cuts.Load())
+	return fmt.Sprintf("%d events, %d merged, %d moved cursors, %d snapshots, %d resets, %d proper ends, %d histories, %d other ends",
+		t.events.Load(), t.merged.Load(), t.moved.Load(), t.snapshots.Load(), t.resets.Load(), t.ends.Load(), t.histories.Load(), t.cuts.Load())
 }
 
 // told is a message that a client has to get.
@@ -61,6 +61,12 @@ type told struct {
 func newReading(c *chronicle, seen *tally, run string, d dialect.Dialect, audience dialect.Audience, catchup stream.Catchup) *reading {
 	return &reading{c: c, seen: seen, run: run, dialect: d, audience: audience, catchup: catchup,
 		before: event.NewSession(c.key.Session), clean: event.NewSession(c.key.Session), state: event.NewSession(c.key.Session)}
+}
+
+// from has the client begin behind an event, of which it is not asked whether it has it.
+func (r *reading) from(seq event.Seq) error {
+	r.at, r.after = stream.Position{Seq: seq}, seq.String()
+	return r.restart(seq)
 }
 
 func (r *reading) cursor() string { return r.after }

@@ -20,11 +20,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
@@ -93,12 +95,13 @@ type trial struct {
 	runs     map[*chronicle][]string
 	done     atomic.Bool // all is written
 	seen     tally
-	said     records // by edges that complain
+	said     records            // by edges that complain
+	paths    map[string]float64 // that edges have taken, by their metrics
 }
 
 func (s *trials) trial(t *testing.T, seed uint64) {
 	before := runtime.NumGoroutine()
-	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), soon: patience, runs: map[*chronicle][]string{}}
+	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), soon: patience, runs: map[*chronicle][]string{}, paths: map[string]float64{}}
 	for range 2 {
 		tr.edges = append(tr.edges, tr.frailEdge())
 	}
@@ -118,7 +121,7 @@ func (s *trials) trial(t *testing.T, seed uint64) {
 	tr.trouble()
 	visiting.Wait()
 	tr.checkGivenBack(before)
-	t.Log(&tr.seen)
+	t.Log(&tr.seen, tr.paths)
 	if t.Failed() {
 		t.Logf("edges have said:\n%s", tr.said.buf.String())
 	}
@@ -159,7 +162,7 @@ func (tr *trial) visitor(n int) *visitor {
 		audience = dialect.Auditor
 		v.query.Set("include", "internal")
 	}
-	v.snapshot = random.IntN(6) == 0
+	v.snapshot, v.late = random.IntN(6) == 0, random.IntN(6) == 0
 	c := tr.sessions[random.IntN(len(tr.sessions))]
 	switch d := dialect.Dialect(native.Dialect{}); random.IntN(8) {
 	case 0:
@@ -184,6 +187,11 @@ func (tr *trial) visitor(n int) *visitor {
 		}
 		r := newReading(c, &tr.seen, run, d, audience, catchup)
 		r.socket = v.way.accept == ""
+		if random.IntN(4) == 0 {
+			if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
+				tr.t.Fatal(err)
+			}
+		}
 		v.book = r
 	}
 	v.name = fmt.Sprintf("visitor %d, %s %s?%s snapshot=%v", n, v.way.name, v.path, v.query.Encode(), v.snapshot)
@@ -247,6 +255,8 @@ type frail struct {
 	stop  context.CancelFunc
 	ended chan error
 	nats  *nats.Conn
+
+	metrics *prometheus.Registry
 }
 
 func (tr *trial) frailEdge() *frail {
@@ -254,6 +264,7 @@ func (tr *trial) frailEdge() *frail {
 	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(0).Addr()), opts: stream.Options{
 		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), RingTotal: 20000 << r.IntN(4), PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
 		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
+		WriteTimeout: time.Duration(200+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
 	}}
 	e.start()
 	return e
@@ -273,13 +284,14 @@ func (e *frail) start() {
 		e.tr.t.Error(err)
 		return
 	}
-	srv := edge.New(edge.Deps{Log: l, Logger: logger}, edge.Options{Stream: e.opts})
+	reg := prometheus.NewRegistry()
+	srv := edge.New(edge.Deps{Log: l, Logger: logger, Metrics: reg}, edge.Options{Stream: e.opts})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx, ln) }()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.url, e.srv, e.stop, e.ended, e.nats = "http://"+ln.Addr().String(), srv, stop, ended, nc
+	e.url, e.srv, e.stop, e.ended, e.nats, e.metrics = "http://"+ln.Addr().String(), srv, stop, ended, nc, reg
 }
 
 func (e *frail) dial() (*nats.Conn, *eventlog.Log, error) {
@@ -307,4 +319,19 @@ func (e *frail) end() {
 		e.tr.t.Errorf("an edge ended with %v", err)
 	}
 	e.nats.Close()
+	all, err := e.metrics.Gather()
+	if err != nil {
+		e.tr.t.Error(err)
+	}
+	for _, f := range all {
+		name := strings.TrimPrefix(f.GetName(), "runlog_edge_")
+		for _, m := range f.GetMetric() {
+			switch name {
+			case "streams_ended_total":
+				e.tr.paths[m.GetLabel()[0].GetValue()] += m.GetCounter().GetValue()
+			case "resets_total", "log_events_read_total", "parked_streams_woken_total", "events_sent_total":
+				e.tr.paths[name] += m.GetCounter().GetValue()
+			}
+		}
+	}
 }
