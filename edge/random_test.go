@@ -217,7 +217,7 @@ func (tr *trial) trouble() {
 			e.way.Lose(nil)
 		default:
 			var n atomic.Int64
-			of := int64(2 + random.IntN(4))
+			of := int64(1 + random.IntN(4)) // one: all of them
 			e.way.Lose(func(subject string) bool { return isLive(subject) && n.Add(1)%of == 0 })
 		}
 		time.Sleep(time.Duration(20+random.IntN(200)) * time.Millisecond)
