@@ -46,13 +46,9 @@ func (l *Log) inspect(ctx context.Context) error {
 			return unavailable(fmt.Errorf("bucket %s: %w", name, err))
 		}
 	}
-	raw, err := l.leaderKV(ctx, "REGISTRY", "install")
+	there, err := l.installed(ctx)
 	if err != nil {
-		return fmt.Errorf("install record: %w", err)
-	}
-	var there install
-	if err := json.Unmarshal(raw.Data, &there); err != nil {
-		return fmt.Errorf("install record: %w", err)
+		return err
 	}
 	cons, err := l.js.Consumer(ctx, jobsStream, consumer)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// A Gate is told what a load is about to have in memory, in bytes, each time before that
-// grows: about those of a snapshot's JSON, or of the events to be folded. It may have the
-// load wait, or fail with its error.
+// A Gate is called each time before a load takes more into memory, with about how many
+// bytes of a snapshot's JSON or of events it will have then. It may have the load wait, or
+// fail with its error. A nil Gate lets all pass.
 type Gate func(ctx context.Context, bytes int) error
 
 func (g Gate) pass(ctx context.Context, bytes int) error {
@@ -20,9 +20,10 @@ func (g Gate) pass(ctx context.Context, bytes int) error {
 	return g(ctx, bytes)
 }
 
-// Load returns the session's fold at the head that the leader gives now. A
-// session without events gives an empty fold and the zero Head. ErrGone if the log
-// begins behind the stored snapshot.
+// Load returns the session's fold at the head that the leader gives now. A session
+// without events gives an empty fold and the zero Head. It fails at an event that cannot
+// be read: whoever goes on with the session must know all of it. ErrGone if the log begins
+// behind the stored snapshot.
 func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 	return l.LoadThrough(ctx, k, nil)
 }
@@ -36,10 +37,12 @@ func (l *Log) LoadThrough(ctx context.Context, k Key, gate Gate) (*event.Session
 	return s, head, err
 }
 
-// loadTries: while a snapshot and what follows it are read, a newer one may be stored
-// and what only the older one needs purged; or a replica knows the older one alone.
+// loadTries is how often a load is tried: while a snapshot and the events after it are
+// read, a newer one may be stored and events purged that only the older one needs. Or a
+// replica may know the older one alone.
 const loadTries = 5
 
+// load is one try, with the snapshot that stored gives.
 func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, Head, error) {
 	head, err := l.Head(ctx, k)
 	if err != nil {
@@ -68,12 +71,6 @@ func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq, gate Gate) (*eve
 		return s, err
 	}
 	return event.NewSession(k.Session), ctx.Err()
-}
-
-// Catch applies to a fold the events that it lacks up to head. It fails at an event that
-// cannot be read: whoever goes on with the session must know all of it.
-func (l *Log) Catch(ctx context.Context, k Key, s *event.Session, head Head) error {
-	return l.apply(ctx, k, s, head.Seq, head, Frame.Events, nil)
 }
 
 // CatchTo applies to a fold the events that it lacks through seq, which is head's or

@@ -57,9 +57,9 @@ type Blobs interface {
 
 // An Observer is told what happens, for metrics. Any field may be nil.
 type Observer struct {
-	Appended func(took time.Duration, events, bytes int)
-	Fenced   func()
-	Gap      func(how string) // how it was filled: log | check
+	Appended func(took time.Duration, events, bytes int) // a frame was committed
+	Fenced   func()                                      // a writer has lost its session
+	Gap      func(how string)                            // live frames are missing; what showed it: a later frame (log), or a beat (check)
 }
 
 // Log is one installation of runlog in a JetStream. It is safe for concurrent
@@ -68,9 +68,9 @@ type Log struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	opts Options
-	runs jetstream.KeyValue
-	snap jetstream.KeyValue
-	reg  jetstream.KeyValue
+	runs jetstream.KeyValue // RUNS
+	snap jetstream.KeyValue // SNAPSHOTS
+	reg  jetstream.KeyValue // REGISTRY: agents, dead letters, secrets, the install record
 
 	wakes wakes
 }

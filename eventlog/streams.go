@@ -266,18 +266,26 @@ func (l *Log) checkInstall(ctx context.Context) error {
 	if !errors.Is(err, jetstream.ErrKeyExists) {
 		return unavailable(fmt.Errorf("write install record: %w", err))
 	}
-	raw, err := l.leaderKV(ctx, "REGISTRY", "install")
+	there, err := l.installed(ctx)
 	if err != nil {
 		return err
-	}
-	var there install
-	if err := json.Unmarshal(raw.Data, &there); err != nil {
-		return fmt.Errorf("install record: %w", err)
 	}
 	if there.Partitions != mine.Partitions {
 		return fmt.Errorf("this installation has %d partitions, not %d: set RUNLOG_PARTITIONS=%d", there.Partitions, mine.Partitions, there.Partitions)
 	}
 	return nil
+}
+
+// installed reads the install record.
+func (l *Log) installed(ctx context.Context) (there install, err error) {
+	m, err := l.leaderKV(ctx, "REGISTRY", "install")
+	if err == nil {
+		err = json.Unmarshal(m.Data, &there)
+	}
+	if err != nil {
+		return there, fmt.Errorf("install record: %w", err)
+	}
+	return there, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
