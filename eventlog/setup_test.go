@@ -2,7 +2,9 @@ package eventlog
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +36,71 @@ func TestManyProcessesSetUpAtOnce(t *testing.T) {
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A process that starts before all nodes of a cluster are there waits for them: the
+// server refuses streams with as many replicas as the cluster has nodes.
+func TestSetUpWaitsForAllNodes(t *testing.T) {
+	c := testservers.NATS(t, 3)
+	c.Stop()
+	var two sync.WaitGroup
+	for i := range 2 {
+		two.Go(c.Node(i).Start) // one alone finds no leader
+	}
+	two.Wait()
+	connect := func() *nats.Conn {
+		nc, err := nats.Connect(c.Node(0).URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	asked := make(chan *nats.Msg, 1000)
+	if _, err := connect().ChanSubscribe("$JS.API.STREAM.CREATE.LOG_0", asked); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	nc, opened := connect(), make(chan error, 1)
+	go func() {
+		_, err := Open(ctx, nc, Options{Replicas: 3})
+		opened <- err
+	}()
+	for range 3 { // it asks again
+		select {
+		case <-asked:
+		case err := <-opened:
+			t.Fatalf("it gave up, or did without the third node: %v", err)
+		}
+	}
+	c.Node(2).Start()
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
+// What the server says decides whether it is worth to wait.
+func TestWhatSetUpWaitsFor(t *testing.T) {
+	noPeers := func(why string) error {
+		return fmt.Errorf("x: %w", &jetstream.APIError{Code: 400, ErrorCode: errNoPeers, Description: "no suitable peers for placement" + why})
+	}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{noPeers(", peer offline"), true},
+		{noPeers(", miscellaneous issue"), true},
+		{noPeers(""), false}, // more replicas than nodes
+		{noPeers(", insufficient storage"), false},
+		{nats.ErrTimeout, true},
+		{jetstream.ErrStreamNotFound, false},
+		{nil, false},
+	} {
+		if got := passes(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
 	}
 }
 

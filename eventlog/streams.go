@@ -136,7 +136,7 @@ func (l *Log) jobsConfig() jetstream.StreamConfig {
 // same. Only Replicas of an existing stream may differ: an operator scales them.
 func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
 	var s jetstream.Stream
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := l.patiently(ctx, func(ctx context.Context) (err error) {
 		s, err = l.js.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			s, err = l.js.CreateStream(ctx, want)
@@ -152,19 +152,31 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 // patiently tries until it gets an answer. A stream that many processes set up
 // at once, or whose leader is being elected, answers nobody: each try is short.
 // Nodes that are not there yet, or not at the moment, are waited for.
-func patiently(ctx context.Context, try func(ctx context.Context) error) error {
+func (l *Log) patiently(ctx context.Context, try func(ctx context.Context) error) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		short, cancel := context.WithTimeout(ctx, setUpTry)
 		err := try(short)
 		cancel()
-		offline := apiCode(err) == errNoPeers && strings.Contains(err.Error(), "offline")
-		if !offline && !errors.Is(unavailable(err), ErrUnavailable) || ctx.Err() != nil {
+		if !passes(err) || ctx.Err() != nil {
 			return err
+		}
+		if wait >= time.Second {
+			l.opts.Logger.Warn("the event log cannot be set up yet; trying again", "err", err)
 		}
 		if sleep(ctx, wait) != nil {
 			return err
 		}
 	}
+}
+
+// passes reports whether an error is over when the cluster is complete. A node that has
+// not told yet how it is makes the server say that a peer is offline, and one that it has not
+// seen since it started, that there is a miscellaneous issue.
+func passes(err error) bool {
+	if apiCode(err) == errNoPeers {
+		return strings.Contains(err.Error(), "offline") || strings.Contains(err.Error(), "miscellaneous")
+	}
+	return errors.Is(unavailable(err), ErrUnavailable)
 }
 
 // checkGranted compares what was asked for with what the server says it does.
@@ -204,7 +216,7 @@ func (l *Log) ensureConsumer(ctx context.Context) error {
 		MaxAckPending: -1, // the default would hand out 1000 tickets to the whole cluster
 		MaxWaiting:    1 << 16,
 	}
-	err := patiently(ctx, func(ctx context.Context) error {
+	err := l.patiently(ctx, func(ctx context.Context) error {
 		_, err := l.js.CreateOrUpdateConsumer(ctx, jobsStream, want)
 		return err
 	})
@@ -230,7 +242,7 @@ func (l *Log) ensureBuckets(ctx context.Context) (err error) {
 func (l *Log) bucket(ctx context.Context, c jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	c.History, c.Storage, c.Replicas = 1, jetstream.FileStorage, l.opts.Replicas
 	var kv jetstream.KeyValue
-	err := patiently(ctx, func(ctx context.Context) (err error) {
+	err := l.patiently(ctx, func(ctx context.Context) (err error) {
 		kv, err = l.js.KeyValue(ctx, c.Bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			kv, err = l.js.CreateKeyValue(ctx, c)
@@ -256,7 +268,7 @@ type install struct {
 // with another number, sessions would be looked for in the wrong stream.
 func (l *Log) checkInstall(ctx context.Context) error {
 	mine := install{Partitions: l.opts.Partitions, Epoch: event.NewID("epoch")}
-	err := patiently(ctx, func(ctx context.Context) error {
+	err := l.patiently(ctx, func(ctx context.Context) error {
 		_, err := l.reg.Create(ctx, "install", event.Encode(mine))
 		return err
 	})
