@@ -81,15 +81,19 @@ func (b *bench) worker(m model.Model, tools ...tool.Tool) *running {
 // away.
 func (b *bench) workerOn(l *eventlog.Log, nc *nats.Conn, m model.Model, tools ...tool.Tool) *running {
 	b.t.Helper()
+	return b.run(b.newWorker(l, m, tools...), nc)
+}
+
+func (b *bench) newWorker(l *eventlog.Log, m model.Model, tools ...tool.Tool) *Worker {
+	b.t.Helper()
 	a, err := agent.New(agent.Definition{Name: "a"}, m, []tool.Source{source(tools)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	w := New(l, b.store, map[string]*agent.Agent{"a": a}, Options{
+	return New(l, b.store, map[string]*agent.Agent{"a": a}, Options{
 		Slots: 8, Grace: 5 * time.Second, Logger: testLogger(b.t),
 		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond},
 	})
-	return b.run(w, nc)
 }
 
 // run runs a worker until the test ends.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,13 +95,51 @@ func (w *Worker) holds() bool {
 	return len(w.held) > 0
 }
 
-// serverWithUsers starts a server that does not let the user deaf read sessions.
+// Whoever has taken all the time that there is for a release, because he stood still or
+// nobody answered, still looks whether there is work without a ticket.
+func TestWhoReleasesForTooLongLooksAgain(t *testing.T) {
+	url := serverWithUsers(t)
+	l, nc := openAs(t, url, "whole", time.Minute)
+	seen := make(chan *nats.Msg, 1000)
+	for _, subject := range []string{"live.>", "$JS.API.STREAM.MSG.GET.INBOX"} {
+		if _, err := nc.ChanSubscribe(subject, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clinging, own := openAs(t, url, "clinging", time.Minute)
+	store, err := artifacts.Open(t.Context(), "dir:"+t.TempDir(), artifacts.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	b := &bench{t: t, lease: time.Minute, log: l, store: store}
+	w := b.newWorker(clinging, says("Hello."))
+	w.patience = 500 * time.Millisecond
+	b.run(w, own)
+	b.invoke("run_1", "hi")
+	released, timeout := false, time.After(30*time.Second)
+	for {
+		select {
+		case m := <-seen:
+			released = released || bytes.Contains(m.Data, []byte(`"session.released"`))
+			if released && bytes.Contains(m.Data, []byte(`"inbox.default.ses_1.q"`)) { // asked once the other lane was answered
+				return
+			}
+		case <-timeout:
+			t.Fatalf("released: %v; and nobody looked again", released)
+		}
+	}
+}
+
+// serverWithUsers starts a server that does not let the user deaf read sessions, nor
+// the user clinging release a ticket or hand it back.
 func serverWithUsers(t *testing.T) string {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		Users: []*server.User{
 			{Username: "whole", Password: "x"},
+			{Username: "clinging", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.DELETE.JOBS", "$JS.ACK.JOBS.>"}}}},
 			{Username: "deaf", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.LOG_0"}}}},
 		},
 	})

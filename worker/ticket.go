@@ -61,16 +61,16 @@ func (t *turn) giveUp(err error) {
 func (t *turn) release(ctx context.Context, head eventlog.Head) error {
 	ctx = context.WithoutCancel(ctx)
 	// Each has its own time: a process that stood still in the first still does the second.
-	err := errors.Join(within(ctx, t.ticket.Release), within(ctx, func(ctx context.Context) error { return t.lookAgain(ctx, head) }))
+	err := errors.Join(t.w.within(ctx, t.ticket.Release), t.w.within(ctx, func(ctx context.Context) error { return t.lookAgain(ctx, head) }))
 	if t.alarmed.Load() && err == nil {
-		err = within(ctx, func(ctx context.Context) error { return t.w.log.StopAlarm(ctx, t.key, t.w.id) })
+		err = t.w.within(ctx, func(ctx context.Context) error { return t.w.log.StopAlarm(ctx, t.key, t.w.id) })
 	}
 	return err
 }
 
-// within gives do ten seconds.
-func within(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// within gives do as long as a part of a release may take.
+func (w *Worker) within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
 	return do(ctx)
 }

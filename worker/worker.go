@@ -55,6 +55,7 @@ type Worker struct {
 	artifacts artifacts.Store
 	agents    map[string]*agent.Agent
 	opts      Options
+	patience  time.Duration // for each thing that a release asks of the log
 
 	mu    sync.Mutex
 	held  map[eventlog.Key]*holder
@@ -76,7 +77,7 @@ func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agen
 	if opts.Redactor == nil {
 		opts.Redactor = redact.New(redact.Options{})
 	}
-	return &Worker{id: event.NewID("wrk"), log: log, artifacts: store, agents: agents, opts: opts, held: map[eventlog.Key]*holder{}, of: map[string]int{}}
+	return &Worker{id: event.NewID("wrk"), log: log, artifacts: store, agents: agents, opts: opts, patience: 10 * time.Second, held: map[eventlog.Key]*holder{}, of: map[string]int{}}
 }
 
 // Run works until ctx ends, then hands over what it has: model calls are broken
