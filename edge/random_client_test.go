@@ -41,14 +41,17 @@ type visitor struct {
 	snapshot bool
 	late     bool // comes when all is written
 	book     book
-	trace    []string // of its connections
-	over     bool     // its run's stream has ended properly
+	parts    []*reading   // of book
+	client   *http.Client // whose connection may be used again
+	trace    []string     // of its connections
+	over     bool         // its run's stream has ended properly
 }
 
 var errEnded = errors.New("the stream has ended")
 
 // visit goes on until it has all, and then finds that there is no more.
 func (v *visitor) visit(ctx context.Context) error {
+	defer v.dropClient()
 	for v.late && !v.written() {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -57,8 +60,13 @@ func (v *visitor) visit(ctx context.Context) error {
 		if last && v.finished() {
 			break
 		}
+		if n > 0 && v.random.IntN(8) == 0 && !strings.Contains(v.book.cursor(), ".") {
+			if err := v.turn(); err != nil {
+				return err
+			}
+		}
 		if err := v.connection(ctx, last); err != nil {
-			return fmt.Errorf("connection %d, after %q: %w", n, v.book.cursor(), err)
+			return fmt.Errorf("connection %d, %s%s?%s after %q: %w", n, v.way.name, v.path, v.query.Encode(), v.book.cursor(), err)
 		}
 	}
 	for {
@@ -141,9 +149,15 @@ func (v *visitor) read(ctx context.Context, follow bool, budget int, patience ti
 	after := v.book.cursor()
 	v.book.connect(v.snapshot && after == "")
 	v.query.Set("follow", strconv.FormatBool(follow))
-	in, err := v.open(ctx, v.edges[v.random.IntN(len(v.edges))].base(), after, v.client(budget))
+	if v.client == nil {
+		v.client = v.newClient(budget)
+	}
+	in, err := v.open(ctx, v.edges[v.random.IntN(len(v.edges))].base(), after, v.client)
 	if err == nil {
 		defer in.close()
+	}
+	if v.random.IntN(2) == 0 { // else its connection serves the next request
+		defer v.dropClient()
 	}
 	for err == nil {
 		var m message
@@ -167,8 +181,15 @@ func (v *visitor) read(ctx context.Context, follow bool, budget int, patience ti
 	return err
 }
 
-// client is one whose connections give so many bytes, and then break; negative: all.
-func (v *visitor) client(budget int) *http.Client {
+func (v *visitor) dropClient() {
+	if v.client != nil {
+		v.client.CloseIdleConnections()
+		v.client = nil
+	}
+}
+
+// newClient is one whose connections give so many bytes, and then break; negative: all.
+func (v *visitor) newClient(budget int) *http.Client {
 	c := v.way.client(nil)
 	tr := c.Transport.(*http.Transport)
 	tr.IdleConnTimeout = 50 * time.Millisecond // of what is given back when nobody looks any more
@@ -181,7 +202,7 @@ func (v *visitor) client(budget int) *http.Client {
 		if slow {
 			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
 		}
-		return &scissors{conn, budget, slow}, nil
+		return &scissors{conn, budget, slow, time.Duration(v.random.IntN(500)) * time.Millisecond}, nil
 	}
 	return c
 }
@@ -190,6 +211,7 @@ type scissors struct {
 	net.Conn
 	left int
 	slow bool
+	nap  time.Duration // in which it reads nothing
 }
 
 var errCut = errors.New("cut")
@@ -200,7 +222,8 @@ func (s *scissors) Read(b []byte) (int, error) {
 		return 0, errCut
 	}
 	if s.slow {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond + s.nap)
+		s.nap = 0
 	}
 	if s.left > 0 {
 		b = b[:min(len(b), s.left)]
@@ -239,10 +262,9 @@ func (v *visitor) open(ctx context.Context, base, after string, client *http.Cli
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		client.CloseIdleConnections()
 		return nil, unanswered(err)
 	}
-	in := &httpStream{client, resp, bufio.NewReader(resp.Body)}
+	in := &httpStream{resp, bufio.NewReader(resp.Body)}
 	if resp.StatusCode != http.StatusOK {
 		defer in.close()
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
@@ -263,12 +285,11 @@ func unanswered(err error) error { return fmt.Errorf("no answer: %s", err) }
 
 // An httpStream is a stream in a body.
 type httpStream struct {
-	client *http.Client
-	resp   *http.Response
-	rd     *bufio.Reader
+	resp *http.Response
+	rd   *bufio.Reader
 }
 
-func (s *httpStream) close() { s.resp.Body.Close(); s.client.CloseIdleConnections() }
+func (s *httpStream) close() { s.resp.Body.Close() }
 
 type sseStream struct{ *httpStream }
 

@@ -58,15 +58,18 @@ type told struct {
 	of event.Event
 }
 
-func newReading(c *chronicle, seen *tally, run string, d dialect.Dialect, audience dialect.Audience, catchup stream.Catchup) *reading {
-	return &reading{c: c, seen: seen, run: run, dialect: d, audience: audience, catchup: catchup,
-		before: event.NewSession(c.key.Session), clean: event.NewSession(c.key.Session), state: event.NewSession(c.key.Session)}
-}
-
 // from has the client begin behind an event, of which it is not asked whether it has it.
 func (r *reading) from(seq event.Seq) error {
 	r.at, r.after = stream.Position{Seq: seq}, seq.String()
 	return r.restart(seq)
+}
+
+// turn goes on in another dialect, from the same position; it does not from inside an
+// event, which is another place there.
+func (r *reading) turn(d dialect.Dialect, audience dialect.Audience, catchup stream.Catchup) error {
+	r.dialect, r.audience, r.catchup, r.encoder, r.over = d, audience, catchup, nil, false
+	r.before, r.clean = event.NewSession(r.c.key.Session), event.NewSession(r.c.key.Session)
+	return r.restart(r.at.Seq)
 }
 
 func (r *reading) cursor() string { return r.after }

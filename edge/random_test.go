@@ -152,54 +152,68 @@ func (tr *trial) begin(name string, writing *sync.WaitGroup) {
 // visitor chooses who reads what, and how.
 func (tr *trial) visitor(n int) *visitor {
 	random := rand.New(rand.NewPCG(tr.random.Uint64(), 2))
-	v := &visitor{trial: tr, random: random, way: ways[random.IntN(5)], query: url.Values{}}
-	catchup := []stream.Catchup{"", stream.Events, stream.Merged, stream.ToSnapshot}[random.IntN(4)]
+	v := &visitor{trial: tr, random: random, query: url.Values{}, snapshot: random.IntN(6) == 0, late: random.IntN(6) == 0}
+	c := tr.sessions[random.IntN(len(tr.sessions))]
+	r := &reading{c: c, seen: &tr.seen}
+	switch runs := tr.runs[c]; random.IntN(8) {
+	case 0:
+		v.path = "/v1/stream"
+		for _, c := range tr.sessions {
+			v.parts = append(v.parts, &reading{c: c, seen: &tr.seen})
+		}
+		v.book = newBundle(v.parts)
+	case 1, 2, 3:
+		v.path, v.parts, v.book = "/v1/sessions/"+c.key.Session+"/events", []*reading{r}, r
+	default:
+		r.run = runs[random.IntN(len(runs))]
+		v.path, v.parts, v.book = "/v1/runs/"+r.run+"/events", []*reading{r}, r
+	}
+	if err := v.turn(); err != nil {
+		tr.t.Fatal(err)
+	}
+	if len(v.parts) == 1 && random.IntN(4) == 0 {
+		if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	v.name = fmt.Sprintf("visitor %d", n)
+	return v
+}
+
+// turn chooses how a visitor goes on.
+func (v *visitor) turn() error {
+	r := v.random
+	v.way, v.query = ways[r.IntN(5)], url.Values{}
+	v.dropClient()
+	catchup := []stream.Catchup{"", stream.Events, stream.Merged, stream.ToSnapshot}[r.IntN(4)]
 	if catchup != "" {
 		v.query.Set("catchup", string(catchup))
 	}
 	audience := dialect.Client
-	if random.IntN(4) == 0 {
+	if r.IntN(4) == 0 {
 		audience = dialect.Auditor
 		v.query.Set("include", "internal")
 	}
-	v.snapshot, v.late = random.IntN(6) == 0, random.IntN(6) == 0
-	c := tr.sessions[random.IntN(len(tr.sessions))]
-	switch d := dialect.Dialect(native.Dialect{}); random.IntN(8) {
-	case 0:
-		v.path = "/v1/stream"
-		var parts []*reading
-		for _, c := range tr.sessions {
-			v.query.Add("session", c.key.Session)
-			parts = append(parts, newReading(c, &tr.seen, "", d, audience, catchup))
-		}
-		v.book = newBundle(parts)
-	default:
-		if all := edge.Dialects(); random.IntN(2) == 0 {
-			d = all[random.IntN(len(all))]
-			v.query.Set("dialect", d.Name())
-			v.way = ways[[]int{0, 2, 3}[random.IntN(3)]] // lines have no position in other dialects
-		}
-		run := ""
-		v.path = "/v1/sessions/" + c.key.Session + "/events"
-		if runs := tr.runs[c]; random.IntN(2) == 0 {
-			run = runs[random.IntN(len(runs))]
-			v.path = "/v1/runs/" + run + "/events"
-		}
-		r := newReading(c, &tr.seen, run, d, audience, catchup)
-		r.socket = v.way.accept == ""
-		if random.IntN(4) == 0 {
-			if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
-				tr.t.Fatal(err)
-			}
-		}
-		v.book = r
+	d := dialect.Dialect(native.Dialect{})
+	if all := edge.Dialects(); len(v.parts) == 1 && r.IntN(2) == 0 {
+		d = all[r.IntN(len(all))]
+		v.query.Set("dialect", d.Name())
+		v.way = ways[[]int{0, 2, 3}[r.IntN(3)]] // lines have no position in other dialects
 	}
-	v.name = fmt.Sprintf("visitor %d, %s %s?%s snapshot=%v", n, v.way.name, v.path, v.query.Encode(), v.snapshot)
-	return v
+	for _, p := range v.parts {
+		if len(v.parts) > 1 {
+			v.query.Add("session", p.c.key.Session)
+		}
+		p.socket = v.way.accept == ""
+		if err := p.turn(d, audience, catchup); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // trouble loses live messages, cuts the edges' connections to the log, and restarts
-// edges, until all is written.
+// edges and the log's server, until all is written.
 func (tr *trial) trouble() {
 	random := rand.New(rand.NewPCG(tr.random.Uint64(), 3))
 	for !tr.written() {
@@ -215,6 +229,10 @@ func (tr *trial) trouble() {
 			e.way.Resume()
 		case 3:
 			e.way.Lose(nil)
+			if random.IntN(4) == 0 {
+				tr.cluster.Kill()
+				tr.cluster.Start()
+			}
 		default:
 			var n atomic.Int64
 			of := int64(1 + random.IntN(4)) // one: all of them
@@ -264,7 +282,7 @@ func (tr *trial) frailEdge() *frail {
 	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(0).Addr()), opts: stream.Options{
 		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), RingTotal: 20000 << r.IntN(4), PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
 		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
-		WriteTimeout: time.Duration(200+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
+		WriteTimeout: time.Duration(50+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
 	}}
 	e.start()
 	return e
@@ -288,10 +306,21 @@ func (e *frail) start() {
 	srv := edge.New(edge.Deps{Log: l, Logger: logger, Metrics: reg}, edge.Options{Stream: e.opts})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx, ln) }()
+	go func() { ended <- srv.Run(ctx, narrow{ln}) }()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.url, e.srv, e.stop, e.ended, e.nats, e.metrics = "http://"+ln.Addr().String(), srv, stop, ended, nc, reg
+}
+
+// narrow connections take little that their clients do not read.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		err = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)
+	}
+	return conn, err
 }
 
 func (e *frail) dial() (*nats.Conn, *eventlog.Log, error) {
