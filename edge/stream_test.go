@@ -96,6 +96,31 @@ func TestRunStreamEndsAfterItsTerminalEventAndThenIs204(t *testing.T) {
 	}
 }
 
+// Commands that come too late are noted behind the run's end: a client that has it all
+// is told so nevertheless, and does not wait for an end that it has seen.
+func TestWhatComesTooLateDoesNotKeepARunOpen(t *testing.T) {
+	s := newSite(t)
+	e, other := s.edge(edge.Options{}), s.edge(edge.Options{})
+	late := of("r", event.CommandIgnored, event.CommandIgnoredData{CommandID: "c", Kind: string(event.Steer), Reason: "the run is not going on"})
+	late.Internal = true
+	w := s.scribe("default", "s")
+	s.index("r", "s")
+	if _, err := w.w.Append(started("r"), completed("r"), late); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []event.Event{late, hiddenEvent(), started("next")} { // what the last frame has
+		w.write(more)
+		for _, n := range []*edgeNode{e, other} {
+			for _, at := range []string{"2", "3"} {
+				n.get(204, "/v1/runs/r/events", "Last-Event-ID", at)
+			}
+			if got := seqs(t, n.listen("/v1/runs/r/events", "Last-Event-ID", "1").rest()); !slices.Equal(got, []event.Seq{2}) {
+				t.Errorf("after 1: %v", got)
+			}
+		}
+	}
+}
+
 func TestEveryCursorGetsAnHonestAnswer(t *testing.T) {
 	s := newSite(t)
 	s.scribe("default", "s").write(started("r"), said("r", "a"), said("r", "b"))

@@ -57,7 +57,7 @@ func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) 
 			}
 		}
 		for _, e := range list {
-			if e.RunID != v.req.RunID {
+			if !tells(e, v.req.RunID) {
 				continue
 			}
 			if paged {
@@ -68,6 +68,12 @@ func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) 
 		v.at.Seq = list[len(list)-1].Seq
 	}
 	return false, nil
+}
+
+// tells: an event is part of what happens in a run. A command that comes too late is
+// noted as ignored even after the run's end.
+func tells(e *entry, runID string) bool {
+	return e.RunID == runID && e.Type != event.CommandIgnored
 }
 
 // lastFrame looks whether the log ends inside the run.
@@ -84,7 +90,7 @@ func (v *Viewer) lastFrame(ctx context.Context, head eventlog.Head) (open, known
 	}
 	list := v.topic.entries(new(event.Decoder), frames[0])
 	for i := len(list) - 1; i >= 0; i-- {
-		if e := list[i]; e.RunID == v.req.RunID {
+		if e := list[i]; tells(e, v.req.RunID) {
 			return !e.Type.Terminal(), true, nil
 		}
 	}
