@@ -188,7 +188,7 @@ func (v *visitor) newClient(budget int) *http.Client {
 	c := v.way.client(nil)
 	tr := c.Transport.(*http.Transport)
 	tr.IdleConnTimeout = 50 * time.Millisecond // of what is given back when nobody looks any more
-	slow := v.random.IntN(4) == 0
+	slow, nap := v.random.IntN(4) == 0, time.Duration(v.random.IntN(500))*time.Millisecond
 	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err != nil {
@@ -197,7 +197,7 @@ func (v *visitor) newClient(budget int) *http.Client {
 		if slow {
 			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
 		}
-		return &scissors{conn, budget, slow, time.Duration(v.random.IntN(500)) * time.Millisecond}, nil
+		return &scissors{conn, budget, slow, nap}, nil
 	}
 	return c
 }

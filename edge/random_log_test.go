@@ -198,7 +198,8 @@ func (a *author) tell(run string) ([]event.Event, error) {
 }
 
 // sprinkled has steering, custom and internal events among those of a run, sometimes
-// so many internal ones that cursors have to be moved past them.
+// so many internal ones that cursors have to be moved past them, and commands that come
+// too late behind it.
 func (a *author) sprinkled(run string, list []event.Event) []event.Event {
 	for range a.random.IntN(4) {
 		more := []event.Event{of(run, event.Custom, event.CustomData{Name: "n", Value: event.Encode(a.text())})}
@@ -209,8 +210,13 @@ func (a *author) sprinkled(run string, list []event.Event) []event.Event {
 		case 1:
 			more = slices.Repeat([]event.Event{hiddenEvent()}, 1+a.random.IntN(150))
 		}
-		i := 1 + a.random.IntN(len(list)-1)
-		list = slices.Insert(list, i, more...)
+		end := slices.IndexFunc(list, func(e event.Event) bool { return e.RunID == run && e.Type.Terminal() })
+		list = slices.Insert(list, 1+a.random.IntN(end), more...)
+	}
+	for range a.random.IntN(3) {
+		late := of(run, event.CommandIgnored, event.CommandIgnoredData{CommandID: event.NewID("cmd"), Kind: string(event.Steer), Reason: "the run is not going on"})
+		late.Internal = true
+		list = append(list, late)
 	}
 	return list
 }
