@@ -145,6 +145,8 @@ func (v *Viewer) readyFor(e *entry) bool {
 	switch {
 	case e.hidden:
 		return true
+	case len(e.line) >= flushAt:
+		return false // who has a goroutine need not copy it
 	case v.req.RunID != "" && e.RunID != v.req.RunID && e.Agent != "" && e.RunID != v.sub.id:
 		return false // whose run it is, the session says
 	case v.req.Ends != nil && e.Type == event.RunStatus:

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -74,7 +75,26 @@ func (o *output) put(b []byte) error {
 	return o.write()
 }
 
-func (o *output) add(message []byte) error { return o.put(append(o.buffer(), message...)) }
+// add writes a message that others may share. One that fills a buffer by itself is not
+// copied: a client that does not take it has nothing of its own.
+func (o *output) add(message []byte) error {
+	if len(message) < flushAt || o.w == nil || o.lines {
+		return o.put(append(o.buffer(), message...))
+	}
+	head, end := "", ""
+	if o.chunked {
+		head, end = strconv.FormatInt(int64(len(message)), 16)+"\r\n", "\r\n"
+	}
+	_ = o.buffer() // there is something to flush
+	err := o.write()
+	for _, b := range [][]byte{[]byte(head), message, []byte(end)} {
+		if err == nil && len(b) > 0 {
+			err = o.hand(b)
+		}
+	}
+	o.written += int64(len(message))
+	return err
+}
 
 // take returns what is to be written: size bytes of the body, framed as a chunk if the
 // body is chunked.
