@@ -41,7 +41,7 @@ func TestRoomForConversations(t *testing.T) {
 		t.Errorf("%+v %v", p, resp.Header)
 	}
 	for _, path := range []string{"/v1/sessions/long/messages", "/v1/sessions/long/events?snapshot=1", "/v1/stream?session=long&snapshot=1",
-		"/langgraph/threads/long", "/langgraph/threads/long/state"} {
+		"/langgraph/threads/long", "/langgraph/threads/long/state", "/v1/responses/r"} {
 		wantStatus(t, e.do("GET", path, ""), 503)
 	}
 	for path, body := range map[string]string{"/langgraph/threads/long/history": "{}", "/langgraph/threads/search": `{"ids":["short","long"]}`} {
@@ -59,7 +59,7 @@ func TestRoomForConversations(t *testing.T) {
 	if m := e.listen("/v1/sessions/long/events?catchup=snapshot&follow=false", "Last-Event-ID", "1").must(); m.event != "text.delta" {
 		t.Errorf("what could be a snapshot begins with %s", m.event)
 	}
-	if n := e.refusals("conversations"); n < 9 {
+	if n := e.refusals("conversations"); n < 10 {
 		t.Errorf("the metrics tell of %v", n)
 	}
 

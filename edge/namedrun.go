@@ -133,7 +133,7 @@ func (s *Server) readThrough(ctx context.Context, p runPlace, start func(context
 	defer done()
 	reading, cancel := patience(ctx, s.opts.MaxWait)
 	defer cancel()
-	req.Transport = stream.SSE{}
+	req.Transport, req.Hold = stream.SSE{}, holdOf(ctx)
 	p.into(&req)
 	v, err := s.hub.View(ctx, req)
 	if err != nil {

@@ -50,12 +50,16 @@ func (s *Server) load(ctx context.Context, k eventlog.Key) (*event.Session, erro
 
 // loadToTell is load for what is answered with writeJSON next.
 func (s *Server) loadToTell(ctx context.Context, k eventlog.Key) (*event.Session, error) {
-	var hold *stream.Hold
-	if c, _ := ctx.Value(callKey{}).(*call); c != nil {
-		hold = c.hold()
-	}
-	fold, _, err := s.hub.Load(ctx, k, hold)
+	fold, _, err := s.hub.Load(ctx, k, holdOf(ctx))
 	return fold, err
+}
+
+// holdOf is the hold of the call that a context is of; nil if it is of none.
+func holdOf(ctx context.Context) *stream.Hold {
+	if c, _ := ctx.Value(callKey{}).(*call); c != nil {
+		return c.hold()
+	}
+	return nil
 }
 
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -63,6 +63,14 @@ type Encoder interface {
 	Snapshot(kind Kind, s *event.Session, to Audience) []Message
 }
 
+// A Keeping encoder keeps what it says, for whoever wants all of it at the end. Each viewer
+// has an encoder of its own.
+type Keeping interface {
+	Encoder
+	// Kept is about how much that is now, in bytes.
+	Kept() int
+}
+
 // An Ending encoder has a client whose stream may end with a snapshot, though the run
 // goes on.
 type Ending interface {

@@ -56,8 +56,7 @@ func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	others, kin := r.used-s.size, r.of[s.Tenant]-s.size
-	if others > 0 && r.used+n > r.Most || kin > 0 && r.of[s.Tenant]+n > r.Most/2 {
+	if !s.fits(n) {
 		if waits && r.freed == nil {
 			r.freed = make(chan struct{})
 		}
@@ -65,6 +64,23 @@ func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
 	}
 	s.add(n)
 	return true, nil
+}
+
+// fits is called with the room's mu held.
+func (s *Share) fits(more int64) bool {
+	r := s.Room
+	others, kin := r.used-s.size, r.of[s.Tenant]-s.size
+	return (others == 0 || r.used+more <= r.Most) && (kin == 0 || r.of[s.Tenant]+more <= r.Most/2)
+}
+
+// Fits reports whether there is room for all that is counted now.
+func (s *Share) Fits() bool {
+	if s.Room == nil {
+		return true
+	}
+	s.Room.mu.Lock()
+	defer s.Room.mu.Unlock()
+	return s.fits(0)
 }
 
 // Set counts n bytes in place of what was counted, whether or not there is room: for who
@@ -77,6 +93,9 @@ func (s *Share) Set(n int64) {
 	defer s.Room.mu.Unlock()
 	s.add(n - s.size)
 }
+
+// Size is what is counted.
+func (s *Share) Size() int64 { return s.size }
 
 // GiveUp gives all of it back. It may be called again.
 func (s *Share) GiveUp() { s.Set(0) }

@@ -23,11 +23,11 @@ func TestWhoHasRoom(t *testing.T) {
 		t.Error("a tenant has half of the room")
 	}
 	kin.Set(200)
-	if other.Grow(1) {
+	if other.Grow(1) || other.Fits() {
 		t.Error("what turned out to be larger counts")
 	}
 	kin.Set(10)
-	if !other.Grow(20) {
+	if !other.Fits() || !other.Grow(20) {
 		t.Error("what turned out to be smaller makes room")
 	}
 	for _, s := range []*Share{first, kin, other} {

@@ -38,6 +38,9 @@ type lateFold struct {
 // viewers of the view. eventlog.ErrGone if the log no longer has what is needed.
 func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if v.encoder != nil && !e.hidden {
+		if err := v.keep(ctx, e); err != nil {
+			return nil, err
+		}
 		return e.frame(v.view, v.encoder.Next(e.Event, e.line, v.view.audience)), nil
 	}
 	d, ok := v.view.dialect.(dialect.Folding)

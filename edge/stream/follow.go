@@ -248,6 +248,9 @@ func (v *Viewer) caughtUp() {
 		return
 	}
 	v.caught = true
+	if v.kept != nil {
+		v.kept.endTurn()
+	}
 	if fn := v.hub.opts.Observe.Replayed; fn != nil {
 		fn(v.events, v.bytes)
 	}

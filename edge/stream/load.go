@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -113,15 +114,62 @@ func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if bytes <= smallFold || e.hold.turn != nil {
 		return nil
 	}
-	l := &e.hub.loads
-	ctx, cancel := context.WithTimeoutCause(ctx, l.wait, ErrCrowded)
-	defer cancel()
-	err := e.hold.share.Await(ctx, int64(bytes))
-	if err == nil {
-		e.hold.turn, err = l.turns.take(ctx, e.tenant)
+	return e.hub.patiently(ctx, func(ctx context.Context) error { return e.enter(ctx, int64(bytes)) })
+}
+
+// enter waits for room and then for a turn, by which others may have become larger than
+// they were when they were let in.
+func (e *entrance) enter(ctx context.Context, n int64) error {
+	share := &e.hold.share
+	for {
+		if err := share.Await(ctx, n); err != nil {
+			return err
+		}
+		turn, err := e.hub.loads.turns.take(ctx, e.tenant)
+		if err != nil {
+			return err
+		}
+		if share.Fits() {
+			e.hold.turn = turn
+			return nil
+		}
+		turn()
+		share.Set(share.Size() - n)
 	}
-	if fn := e.hub.opts.Observe.Crowded; fn != nil && errors.Is(err, ErrCrowded) {
+}
+
+// patiently waits, but no longer than anybody waits for room.
+func (h *Hub) patiently(ctx context.Context, wait func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.loads.wait, ErrCrowded)
+	defer cancel()
+	err := wait(ctx)
+	if fn := h.opts.Observe.Crowded; fn != nil && errors.Is(err, ErrCrowded) {
 		fn()
 	}
 	return err
+}
+
+// keep counts what the viewer's encoder keeps, and will say once more, and what becomes of
+// the event that it is given next. For a replay there has to be room; one that nobody
+// reads meanwhile is a load like others. A run that is going on is followed all the same:
+// it grows no faster than a model speaks, and could not be asked for again.
+func (v *Viewer) keep(ctx context.Context, e *entry) error {
+	k, ok := v.encoder.(dialect.Keeping)
+	if !ok {
+		return nil
+	}
+	n := 2*k.Kept() + 4*len(e.line)
+	if n <= smallFold {
+		n = 0
+	}
+	if v.req.Hold != nil && !v.caught {
+		gate := entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: v.kept}
+		if err := gate.pass(ctx, n); err != nil {
+			return err
+		}
+	} else if more := int64(n) - v.kept.share.Size(); more > 0 && !v.caught && !v.kept.share.Grow(more) {
+		return v.hub.patiently(ctx, func(ctx context.Context) error { return v.kept.share.Await(ctx, more) })
+	}
+	v.kept.share.Set(int64(n))
+	return nil
 }

@@ -171,7 +171,7 @@ func (p *Parked) resume(ctx context.Context) (verdict, error) {
 // end tells that the stream is over, and then the client.
 func (p *Parked) end(err error) {
 	defer p.v.hub.lot.forget(p)
-	p.v.hub.leave(p.v.topic)
+	p.v.leave()
 	p.over(p.written, err)
 	if err == nil {
 		err = p.finish()

@@ -35,6 +35,9 @@ type Request struct {
 	Empty bool
 	// Seen, if set, is called for each event shown until it returns false.
 	Seen func(event.Event) (more bool)
+	// Hold, if set, has what the dialect keeps, which is the caller's longer than the
+	// viewer's (dialect.Keeping).
+	Hold *Hold
 }
 
 // AheadError: the cursor is beyond the log.
@@ -70,6 +73,7 @@ type Viewer struct {
 	// first event on; the client has the messages up to has.
 	encoder dialect.Encoder
 	has     Position
+	kept    *Hold // what a dialect.Keeping encoder keeps
 
 	// What signs of life say, and when. Times are by the hub's clock.
 	status  event.Status // of the run, as far as it was shown
@@ -102,6 +106,9 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 	if f, ok := r.Dialect.(dialect.Following); ok {
 		v.encoder, v.has, v.at = f.Begin(), r.After, Position{Seq: r.Begins}
 		v.req.Catchup, v.replaying = "", false
+		if v.kept = r.Hold; r.Hold == nil {
+			v.kept = h.Hold(r.Key.Tenant)
+		}
 	}
 	seen := v.at.Seq
 	if r.Snapshot {
@@ -120,8 +127,15 @@ func (v *Viewer) Close() {
 	if !v.parked {
 		v.dropSnapshot()
 		v.next.drop()
-		v.hub.leave(v.topic)
+		v.leave()
 	}
+}
+
+func (v *Viewer) leave() {
+	if v.req.Hold == nil {
+		v.kept.Drop()
+	}
+	v.hub.leave(v.topic)
 }
 
 // HasEvents reports whether the session is known to have events.

@@ -74,6 +74,14 @@ type call struct {
 	client     bool
 }
 
+// Kept is the size of the blocks that are done.
+func (m *Message) Kept() (n int) {
+	for _, block := range m.made {
+		n += len(block)
+	}
+	return n
+}
+
 // NewMessage returns an encoder that can be asked for the message so far.
 func NewMessage(d Dialect) *Message { return &Message{d: d} }
 

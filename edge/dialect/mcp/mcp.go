@@ -170,6 +170,9 @@ func (c *Call) Over() bool { return c.over }
 // Response is the answer to the call, once it is over.
 func (c *Call) Response() json.RawMessage { return c.made }
 
+// Kept is the size of the last message, and of the response that repeats it.
+func (c *Call) Kept() int { return len(c.text) + len(c.made) }
+
 func (c *Call) runStarted(e event.Event, d event.RunStartedData) {
 	*c = Call{d: c.d, retold: c.retold, run: e.RunID, session: e.SessionID, trace: e.TraceID, calls: map[string]*call{}}
 	c.progress(e, d.Agent+" begins")

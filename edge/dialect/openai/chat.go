@@ -87,6 +87,9 @@ type Completion struct {
 	failed  *event.RunError
 }
 
+// Kept is the size of the text so far.
+func (c *Completion) Kept() int { return len(c.text) }
+
 type toolCall struct {
 	Index    *int     `json:"index,omitempty"`
 	ID       string   `json:"id,omitempty"`

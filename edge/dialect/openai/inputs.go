@@ -20,6 +20,7 @@ type Inputs struct {
 	d       Responses
 	clients map[string]bool // calls that the client runs
 	Items   []InputItem     // in the order in which they came
+	kept    int             // bytes of Items
 }
 
 // NewInputs returns one for a response.
@@ -109,5 +110,10 @@ func inputPart(p event.Part) dialect.Object {
 }
 
 func (n *Inputs) add(id string, o dialect.Object) {
-	n.Items = append(n.Items, InputItem{id, json.RawMessage(o.Text("id", id).Close())})
+	item := json.RawMessage(o.Text("id", id).Close())
+	n.Items = append(n.Items, InputItem{id, item})
+	n.kept += len(item)
 }
+
+// Kept is the size of the items so far.
+func (n *Inputs) Kept() int { return n.kept }

@@ -46,6 +46,7 @@ func (r *Response) about(kind string, i *item, size int) dialect.Object {
 // done closes an item.
 func (r *Response) done(i *item, body any) {
 	i.open, i.final = false, event.Encode(body)
+	r.kept += len(i.final)
 	r.emit("response.output_item.done", r.of("response.output_item.done", i, len(i.final)).Raw("item", i.final))
 }
 

@@ -103,7 +103,11 @@ type Response struct {
 	seq    event.Seq
 	list   []dialect.Message
 	told   int // messages with this seq before list: of a snapshot
+	kept   int // bytes of the items that are done
 }
+
+// Kept is the size of the items that are done: the last event repeats them.
+func (r *Response) Kept() int { return r.kept }
 
 type call struct {
 	name, args string
