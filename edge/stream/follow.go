@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -82,9 +83,10 @@ func (v *Viewer) follow(ctx context.Context, out *output, untilIdle bool) (verdi
 }
 
 // cause is why something did not come to its end: a read that was broken off says that
-// its context has ended, and not why.
+// its context has ended, and not why. A client that did not take a write in time ends the
+// context too.
 func cause(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return context.Cause(ctx)
 	}
 	return err
