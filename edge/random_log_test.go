@@ -122,11 +122,31 @@ func (c *chronicle) advance(s *event.Session, seq event.Seq) error {
 type author struct {
 	*chronicle
 	random *rand.Rand
+	plan   map[string]string // the scenarios of runs; others talk a lot
 	log    *eventlog.Log
 	stream jetstream.Stream
 	purges bool
+	stands event.Seq     // there is a snapshot of this
 	giants int           // events near the limit that it may still write
 	last   eventlog.Head // that it has written
+}
+
+// announce plans runs, and returns those that there will be besides.
+func (a *author) announce(runs []string) (others []string) {
+	all := scenarios.All()
+	for i, run := range runs {
+		if i > 0 && a.random.IntN(3) == 0 {
+			continue
+		}
+		name := all[a.random.IntN(len(all))].Name
+		switch a.plan[run] = name; name {
+		case "queued":
+			others = append(others, run+"b", run+"c")
+		case "subagent":
+			others = append(others, run+"-sub")
+		}
+	}
+	return others
 }
 
 // play writes runs of which some were announced.
@@ -180,15 +200,14 @@ func (a *author) sync(ctx context.Context, w *eventlog.Writer) error {
 
 // tell is a run: one that every dialect can tell, or one that talks a lot.
 func (a *author) tell(run string) ([]event.Event, error) {
-	if a.random.IntN(3) == 0 && a.head() > 0 {
+	sc, ok := scenarios.Named(a.plan[run])
+	if !ok {
 		return a.chatter(run), nil
 	}
 	fold, err := a.fold(a.head())
 	if err != nil {
 		return nil, err
 	}
-	all := scenarios.All()
-	sc := all[a.random.IntN(len(all))]
 	var list []event.Event
 	for _, step := range sc.Steps(scenarios.Invoke{RunID: run, TraceID: "t", CommandID: run + ".invoke", Agent: "demo", Fold: fold, Big: 20 << 10,
 		Messages: []event.InputMessage{{MessageID: run + "_in", Role: event.RoleUser, Parts: []event.Part{event.TextPart(a.text())}}}}) {
@@ -284,9 +303,12 @@ func (a *author) keepHouse(ctx context.Context, head eventlog.Head) error {
 			return err
 		}
 		a.note(func() { a.saved = max(a.saved, s.Seq) })
-		return a.log.SaveSnapshot(ctx, a.key, s.Encode(), at)
-	case n < 4 && a.purges && a.saved > 0:
-		return a.purge(ctx, 1+event.Seq(a.random.IntN(int(min(a.saved+1, head.First)))))
+		if err := a.log.SaveSnapshot(ctx, a.key, s.Encode(), at); err != nil {
+			return err
+		}
+		a.stands = max(a.stands, s.Seq)
+	case n < 4 && a.purges && a.stands > 0:
+		return a.purge(ctx, 1+event.Seq(a.random.IntN(int(min(a.stands+1, head.First)))))
 	}
 	return nil
 }

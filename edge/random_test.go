@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,13 +136,16 @@ func (tr *trial) begin(name string, writing *sync.WaitGroup) {
 	var runs []string
 	for i := range 4 + tr.random.IntN(5) {
 		runs = append(runs, fmt.Sprint(name, "-r", i))
-		tr.index(runs[i], name)
 	}
-	a := &author{chronicle: c, random: rand.New(rand.NewPCG(tr.random.Uint64(), 1)), log: tr.log, stream: tr.stream, purges: tr.random.IntN(2) == 0, giants: 1}
+	a := &author{chronicle: c, plan: map[string]string{}, random: rand.New(rand.NewPCG(tr.random.Uint64(), 1)), log: tr.log, stream: tr.stream, purges: tr.random.IntN(2) == 0, giants: 1}
+	all := slices.Concat(runs, a.announce(runs))
+	for _, run := range all {
+		tr.index(run, name)
+	}
 	if err := a.play(tr.t.Context(), runs[:1]); err != nil { // who asks for a session that is not there gets 404
 		tr.t.Fatal(err)
 	}
-	tr.sessions, tr.runs[c] = append(tr.sessions, c), runs
+	tr.sessions, tr.runs[c] = append(tr.sessions, c), all
 	writing.Go(func() {
 		if err := a.play(tr.t.Context(), runs[1:]); err != nil {
 			tr.t.Error(err)
