@@ -2,6 +2,7 @@ package edge_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/event"
 )
 
 // A book is what a client has got and judges it.
@@ -42,6 +49,69 @@ type visitor struct {
 	over     bool         // its run's stream has ended properly
 }
 
+// visitor chooses who reads what, and how.
+func (tr *trial) visitor(n int) *visitor {
+	random := rand.New(rand.NewPCG(tr.random.Uint64(), 2))
+	v := &visitor{trial: tr, random: random, query: url.Values{}, snapshot: random.IntN(6) == 0, late: random.IntN(6) == 0}
+	c := tr.sessions[random.IntN(len(tr.sessions))]
+	r := &reading{c: c, seen: &tr.seen}
+	switch runs := tr.runs[c]; random.IntN(8) {
+	case 0:
+		v.path = "/v1/stream"
+		for _, c := range tr.sessions {
+			v.parts = append(v.parts, &reading{c: c, seen: &tr.seen})
+		}
+		v.book = newBundle(v.parts)
+	case 1, 2, 3:
+		v.path, v.parts, v.book = "/v1/sessions/"+c.key.Session+"/events", []*reading{r}, r
+	default:
+		r.run = runs[random.IntN(len(runs))]
+		v.path, v.parts, v.book = "/v1/runs/"+r.run+"/events", []*reading{r}, r
+	}
+	if err := v.turn(); err != nil {
+		tr.t.Fatal(err)
+	}
+	if len(v.parts) == 1 && random.IntN(4) == 0 {
+		if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	v.name = fmt.Sprintf("visitor %d", n)
+	return v
+}
+
+// turn chooses how a visitor goes on.
+func (v *visitor) turn() error {
+	r := v.random
+	v.way, v.query = ways[r.IntN(5)], url.Values{}
+	v.dropClient()
+	catchup := []stream.Catchup{"", stream.Events, stream.Merged, stream.ToSnapshot}[r.IntN(4)]
+	if catchup != "" {
+		v.query.Set("catchup", string(catchup))
+	}
+	audience := dialect.Client
+	if r.IntN(4) == 0 {
+		audience = dialect.Auditor
+		v.query.Set("include", "internal")
+	}
+	d := dialect.Dialect(native.Dialect{})
+	if all := edge.Dialects(); len(v.parts) == 1 && r.IntN(2) == 0 {
+		d = all[r.IntN(len(all))]
+		v.query.Set("dialect", d.Name())
+		v.way = ways[[]int{0, 2, 3}[r.IntN(3)]] // lines have no position in other dialects
+	}
+	for _, p := range v.parts {
+		if len(v.parts) > 1 {
+			v.query.Add("session", p.c.key.Session)
+		}
+		p.socket = v.way.accept == ""
+		if err := p.turn(d, audience, catchup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 var errEnded = errors.New("the stream has ended")
 
 // visit goes on until it has all, and then finds that there is no more.
@@ -65,7 +135,7 @@ func (v *visitor) visit(ctx context.Context) error {
 		}
 	}
 	for {
-		switch err := v.read(ctx, false, -1, v.soon); {
+		switch err := v.read(ctx, false, -1, patience); {
 		case errors.Is(err, errEnded):
 			return v.book.mayEnd(true)
 		case errors.Is(err, context.DeadlineExceeded) || !v.passing(err):
@@ -81,15 +151,15 @@ func (v *visitor) finished() bool {
 
 // connection reads for a while; the last time until it has all.
 func (v *visitor) connection(ctx context.Context, last bool) error {
-	budget, patience := v.random.IntN(1+v.random.IntN(60000)), time.Duration(v.random.IntN(1500))*time.Millisecond
+	budget, soon := v.random.IntN(1+v.random.IntN(60000)), time.Duration(v.random.IntN(1500))*time.Millisecond
 	follow := last || v.random.IntN(6) > 0
 	switch {
 	case last:
-		budget, patience = -1, v.soon
+		budget, soon = -1, patience
 	case v.random.IntN(3) == 0:
 		budget = -1
 	}
-	err := v.read(ctx, follow, budget, patience)
+	err := v.read(ctx, follow, budget, soon)
 	switch {
 	case errors.Is(err, errEnded) && !follow:
 		v.seen.histories.Add(1)
@@ -99,7 +169,7 @@ func (v *visitor) connection(ctx context.Context, last bool) error {
 		v.seen.ends.Add(1)
 		return v.book.mayEnd(false)
 	case last && errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("nothing came for %v: %w", patience, v.lacks())
+		return fmt.Errorf("nothing came for %v: %w", soon, v.lacks())
 	case err == nil || v.passing(err):
 		v.seen.cuts.Add(1)
 		return nil
@@ -107,13 +177,14 @@ func (v *visitor) connection(ctx context.Context, last bool) error {
 	return err
 }
 
+// lacks says what the client still waits for.
 func (v *visitor) lacks() error {
 	if r, ok := v.book.(*reading); ok {
 		through := r.c.head()
 		if r.run != "" {
 			through = r.c.end(r.run)
 		}
-		return r.lacks(through)
+		return cmp.Or(r.lacks(through), errors.New("it has all, and is not told so"))
 	}
 	return errors.New("a session lacks something")
 }
@@ -138,8 +209,8 @@ func (v *visitor) passing(err error) bool {
 }
 
 // read reads one connection: errEnded is its proper end, nil if the client has all.
-func (v *visitor) read(ctx context.Context, follow bool, budget int, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (v *visitor) read(ctx context.Context, follow bool, budget int, soon time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	after := v.book.cursor()
 	v.book.connect(v.snapshot && after == "")

@@ -1,14 +1,9 @@
 package edge_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -21,14 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/runlog-dev/runlog/edge"
-	"github.com/runlog-dev/runlog/edge/dialect"
-	"github.com/runlog-dev/runlog/edge/dialect/native"
-	"github.com/runlog-dev/runlog/edge/stream"
-	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -89,7 +78,6 @@ type trial struct {
 	*trials
 	t      *testing.T
 	random *rand.Rand
-	soon   time.Duration // within which what is there has to come
 
 	edges    []*frail
 	sessions []*chronicle
@@ -102,7 +90,7 @@ type trial struct {
 
 func (s *trials) trial(t *testing.T, seed uint64) {
 	before := runtime.NumGoroutine()
-	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), soon: patience, runs: map[*chronicle][]string{}, paths: map[string]float64{}}
+	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), runs: map[*chronicle][]string{}, paths: map[string]float64{}}
 	for range 2 {
 		tr.edges = append(tr.edges, tr.frailEdge())
 	}
@@ -153,69 +141,6 @@ func (tr *trial) begin(name string, writing *sync.WaitGroup) {
 	})
 }
 
-// visitor chooses who reads what, and how.
-func (tr *trial) visitor(n int) *visitor {
-	random := rand.New(rand.NewPCG(tr.random.Uint64(), 2))
-	v := &visitor{trial: tr, random: random, query: url.Values{}, snapshot: random.IntN(6) == 0, late: random.IntN(6) == 0}
-	c := tr.sessions[random.IntN(len(tr.sessions))]
-	r := &reading{c: c, seen: &tr.seen}
-	switch runs := tr.runs[c]; random.IntN(8) {
-	case 0:
-		v.path = "/v1/stream"
-		for _, c := range tr.sessions {
-			v.parts = append(v.parts, &reading{c: c, seen: &tr.seen})
-		}
-		v.book = newBundle(v.parts)
-	case 1, 2, 3:
-		v.path, v.parts, v.book = "/v1/sessions/"+c.key.Session+"/events", []*reading{r}, r
-	default:
-		r.run = runs[random.IntN(len(runs))]
-		v.path, v.parts, v.book = "/v1/runs/"+r.run+"/events", []*reading{r}, r
-	}
-	if err := v.turn(); err != nil {
-		tr.t.Fatal(err)
-	}
-	if len(v.parts) == 1 && random.IntN(4) == 0 {
-		if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
-			tr.t.Fatal(err)
-		}
-	}
-	v.name = fmt.Sprintf("visitor %d", n)
-	return v
-}
-
-// turn chooses how a visitor goes on.
-func (v *visitor) turn() error {
-	r := v.random
-	v.way, v.query = ways[r.IntN(5)], url.Values{}
-	v.dropClient()
-	catchup := []stream.Catchup{"", stream.Events, stream.Merged, stream.ToSnapshot}[r.IntN(4)]
-	if catchup != "" {
-		v.query.Set("catchup", string(catchup))
-	}
-	audience := dialect.Client
-	if r.IntN(4) == 0 {
-		audience = dialect.Auditor
-		v.query.Set("include", "internal")
-	}
-	d := dialect.Dialect(native.Dialect{})
-	if all := edge.Dialects(); len(v.parts) == 1 && r.IntN(2) == 0 {
-		d = all[r.IntN(len(all))]
-		v.query.Set("dialect", d.Name())
-		v.way = ways[[]int{0, 2, 3}[r.IntN(3)]] // lines have no position in other dialects
-	}
-	for _, p := range v.parts {
-		if len(v.parts) > 1 {
-			v.query.Add("session", p.c.key.Session)
-		}
-		p.socket = v.way.accept == ""
-		if err := p.turn(d, audience, catchup); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // trouble loses live messages, cuts the edges' connections to the log, and restarts
 // edges and the log's server, until all is written.
 func (tr *trial) trouble() {
@@ -250,7 +175,11 @@ func (tr *trial) trouble() {
 // until the edges themselves have gone.
 func (tr *trial) checkGivenBack(goroutines int) {
 	for _, e := range tr.edges {
-		waitFor(tr.t, func() bool { return e.server().Holds() == edge.Held{} })
+		for deadline := time.Now().Add(patience); e.server().Holds() != (edge.Held{}); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				tr.t.Fatalf("nobody is there, and an edge holds %+v", e.server().Holds())
+			}
+		}
 		e.end()
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -261,110 +190,5 @@ func (tr *trial) checkGivenBack(goroutines int) {
 			tr.t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), goroutines, buf[:runtime.Stack(buf, true)])
 		}
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// A frail edge hears of the log over a connection that loses messages, keeps little in
-// memory, and is restarted at another address.
-type frail struct {
-	tr   *trial
-	way  *testservers.Lossy
-	opts stream.Options
-
-	mu    sync.Mutex
-	url   string
-	srv   *edge.Server
-	stop  context.CancelFunc
-	ended chan error
-	nats  *nats.Conn
-
-	metrics *prometheus.Registry
-}
-
-func (tr *trial) frailEdge() *frail {
-	r := tr.random
-	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(0).Addr()), opts: stream.Options{
-		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), RingTotal: 20000 << r.IntN(4), PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
-		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
-		WriteTimeout: time.Duration(50+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
-	}}
-	e.start()
-	return e
-}
-
-func (e *frail) start() {
-	logger := slog.New(slog.NewTextHandler(&e.tr.said, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	nc, l, err := e.dial()
-	for ; err != nil; nc, l, err = e.dial() {
-		if !errors.Is(err, eventlog.ErrUnavailable) {
-			e.tr.t.Error(err)
-			return
-		}
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		e.tr.t.Error(err)
-		return
-	}
-	reg := prometheus.NewRegistry()
-	srv := edge.New(edge.Deps{Log: l, Logger: logger, Metrics: reg}, edge.Options{Stream: e.opts})
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx, narrow{ln}) }()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.url, e.srv, e.stop, e.ended, e.nats, e.metrics = "http://"+ln.Addr().String(), srv, stop, ended, nc, reg
-}
-
-// narrow connections take little that their clients do not read.
-type narrow struct{ net.Listener }
-
-func (l narrow) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		err = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)
-	}
-	return conn, err
-}
-
-func (e *frail) dial() (*nats.Conn, *eventlog.Log, error) {
-	nc, err := eventlog.Connect(e.way.URL(), "test", nats.IgnoreDiscoveredServers(), nats.PingInterval(200*time.Millisecond), nats.ReconnectWait(20*time.Millisecond))
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	l, err := eventlog.Open(ctx, nc, eventlog.Options{})
-	if err != nil {
-		nc.Close()
-	}
-	return nc, l, err
-}
-
-func (e *frail) base() string         { e.mu.Lock(); defer e.mu.Unlock(); return e.url }
-func (e *frail) server() *edge.Server { e.mu.Lock(); defer e.mu.Unlock(); return e.srv }
-
-func (e *frail) restart() { e.end(); e.start() }
-
-func (e *frail) end() {
-	e.stop()
-	if err := <-e.ended; err != nil {
-		e.tr.t.Errorf("an edge ended with %v", err)
-	}
-	e.nats.Close()
-	all, err := e.metrics.Gather()
-	if err != nil {
-		e.tr.t.Error(err)
-	}
-	for _, f := range all {
-		name := strings.TrimPrefix(f.GetName(), "runlog_edge_")
-		for _, m := range f.GetMetric() {
-			switch name {
-			case "streams_ended_total":
-				e.tr.paths[m.GetLabel()[0].GetValue()] += m.GetCounter().GetValue()
-			case "resets_total", "log_events_read_total", "parked_streams_woken_total", "events_sent_total":
-				e.tr.paths[name] += m.GetCounter().GetValue()
-			}
-		}
 	}
 }
