@@ -117,7 +117,7 @@ var errEnded = errors.New("the stream has ended")
 // visit goes on until it has all, and then finds that there is no more.
 func (v *visitor) visit(ctx context.Context) error {
 	defer v.dropClient()
-	for v.late && !v.written() {
+	for v.early() || v.late && !v.written() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for n := 0; !v.over; n++ {
@@ -142,6 +142,12 @@ func (v *visitor) visit(ctx context.Context) error {
 			return fmt.Errorf("history after %q: %w", v.book.cursor(), err)
 		}
 	}
+}
+
+// early: nobody has asked for its run yet.
+func (v *visitor) early() bool {
+	_, accepted := v.parts[0].c.begin(v.parts[0].run)
+	return v.parts[0].run != "" && !accepted
 }
 
 // finished: a session has all there will be. A run's stream says so itself.

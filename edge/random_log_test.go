@@ -26,6 +26,7 @@ type chronicle struct {
 	events  []event.Event // as they are read back
 	lines   [][]byte
 	parents map[string]string    // of sub-agents' runs
+	begins  map[string]event.Seq // of runs that are accepted: the last event before them
 	ends    map[string]event.Seq // of runs: their terminal event
 	synced  event.Seq            // committed
 	saved   event.Seq            // there may be a snapshot of this
@@ -33,7 +34,7 @@ type chronicle struct {
 }
 
 func newChronicle(session string) *chronicle {
-	return &chronicle{key: eventlog.Key{Tenant: "default", Session: session}, parents: map[string]string{}, ends: map[string]event.Seq{}}
+	return &chronicle{key: eventlog.Key{Tenant: "default", Session: session}, parents: map[string]string{}, begins: map[string]event.Seq{}, ends: map[string]event.Seq{}}
 }
 
 // add appends events; nobody looks at the chronicle before it has them.
@@ -74,6 +75,14 @@ func (c *chronicle) committed() event.Seq {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.synced
+}
+
+// begin is the last event before a run, if that is accepted.
+func (c *chronicle) begin(run string) (at event.Seq, accepted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, accepted = c.begins[run]
+	return at, accepted
 }
 
 // end is the terminal event of a run, 0 if there is none yet.
@@ -131,30 +140,49 @@ type author struct {
 	last   eventlog.Head // that it has written
 }
 
-// announce plans runs, and returns those that there will be besides.
-func (a *author) announce(runs []string) (others []string) {
-	all := scenarios.All()
-	for i, run := range runs {
-		if i > 0 && a.random.IntN(3) == 0 {
-			continue
-		}
-		name := all[a.random.IntN(len(all))].Name
-		switch a.plan[run] = name; name {
-		case "queued":
-			others = append(others, run+"b", run+"c")
-		case "subagent":
-			others = append(others, run+"-sub")
-		}
+// runsOf are those that there will be when a run is written as it is planned.
+func (a *author) runsOf(run string) []string {
+	switch a.plan[run] {
+	case "queued":
+		return []string{run, run + "b", run + "c"}
+	case "subagent":
+		return []string{run, run + "-sub"}
 	}
-	return others
+	return []string{run}
 }
 
-// play writes runs of which some were announced.
+// accept makes runs known that come now, as an edge does.
+func (a *author) accept(ctx context.Context, runs []string) error {
+	for _, run := range runs {
+		for { // the log may be away
+			ref, _, err := a.log.Reserve(ctx, a.key.Tenant, "", eventlog.RunRef{RunID: run, SessionID: a.key.Session, TraceID: "t", Agent: "demo", After: a.synced})
+			if err == nil {
+				err = a.log.Accept(ctx, ref)
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, eventlog.ErrUnavailable) {
+				return err
+			}
+		}
+		a.note(func() { a.begins[run] = a.synced })
+	}
+	return nil
+}
+
+// play writes runs.
 func (a *author) play(ctx context.Context, runs []string) error {
 	w := a.log.Writer(a.key, a.last)
 	defer func() { a.last = w.Head() }()
 	defer w.Close()
 	for _, run := range runs {
+		if err := a.sync(ctx, w); err != nil {
+			return err
+		}
+		if err := a.accept(ctx, a.runsOf(run)); err != nil {
+			return err
+		}
 		list, err := a.tell(run)
 		if err != nil {
 			return err

@@ -85,7 +85,7 @@ func (r *reading) connect(snapshot bool) {
 // take judges the next message.
 func (r *reading) take(m message) error {
 	if m.event == "heartbeat" || m.id == "" && strings.Contains(m.data, `"type":"heartbeat"`) {
-		return nil
+		return r.alive(m)
 	}
 	if m.id == "" {
 		r.loose = append(r.loose, m)
@@ -103,6 +103,15 @@ func (r *reading) take(m message) error {
 		return fmt.Errorf("after %s: %w: %.300s", r.at, err, fmt.Sprint(m))
 	}
 	r.due, r.at, r.after, r.loose, r.first, r.begins = r.due[n:], at, m.id, nil, false, false
+	return nil
+}
+
+// alive judges a heartbeat.
+func (r *reading) alive(m message) error {
+	var beat dialect.Heartbeat
+	if json.Unmarshal([]byte(m.data), &beat) != nil || m.id != "" || beat.Head > r.c.head() {
+		return fmt.Errorf("a heartbeat at %d: %+v", r.c.head(), m)
+	}
 	return nil
 }
 
@@ -328,10 +337,14 @@ func texts(list []dialect.Message) (all []string) {
 // kinds are the snapshots that may come now.
 func (r *reading) kinds() (list []dialect.Kind, err error) {
 	_, folds := r.dialect.(dialect.Folding)
-	from := r.at.Seq
+	from, begins := r.at.Seq, event.Seq(0)
+	if r.run != "" {
+		begins, _ = r.c.begin(r.run)
+	}
 	if r.encoder != nil {
 		from = 0
 	}
+	from = max(from, begins)
 	if r.begins || r.first && r.catchup == stream.ToSnapshot && r.c.head() > r.at.Seq+256 {
 		list = append(list, dialect.Snapshot)
 	}

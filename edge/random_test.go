@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -118,17 +118,18 @@ func (s *trials) trial(t *testing.T, seed uint64) {
 
 func (tr *trial) written() bool { return tr.done.Load() }
 
-// begin announces a session's runs and has them written.
+// begin plans a session's runs and has them written.
 func (tr *trial) begin(name string, writing *sync.WaitGroup) {
 	c := newChronicle(name)
-	var runs []string
-	for i := range 4 + tr.random.IntN(5) {
-		runs = append(runs, fmt.Sprint(name, "-r", i))
-	}
+	var runs, all []string
 	a := &author{chronicle: c, plan: map[string]string{}, random: rand.New(rand.NewPCG(tr.random.Uint64(), 1)), log: tr.log, stream: tr.stream, purges: tr.random.IntN(2) == 0, giants: 1}
-	all := slices.Concat(runs, a.announce(runs))
-	for _, run := range all {
-		tr.index(run, name)
+	plots := scenarios.All()
+	for i := range 4 + tr.random.IntN(5) {
+		run := fmt.Sprint(name, "-r", i)
+		if i == 0 || tr.random.IntN(3) > 0 {
+			a.plan[run] = plots[tr.random.IntN(len(plots))].Name
+		}
+		runs, all = append(runs, run), append(all, a.runsOf(run)...)
 	}
 	if err := a.play(tr.t.Context(), runs[:1]); err != nil { // who asks for a session that is not there gets 404
 		tr.t.Fatal(err)
