@@ -131,6 +131,12 @@ func (a *answer) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(a.ResponseWriter).SetWriteDeadline(t)
 }
 
+// Hurry gives the client no longer than within for what is being written. Unlike the
+// rest it may be called while somebody writes.
+func (a *answer) Hurry(within time.Duration) {
+	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(within))
+}
+
 // FlushError is what http.ResponseController calls.
 func (a *answer) FlushError() error {
 	defer a.call.headerLeft()

@@ -272,3 +272,40 @@ func TestDeadHTTP2ClientsAreFoundOut(t *testing.T) {
 	}
 	waitFor(t, func() bool { return e.records.ended("dead") != nil })
 }
+
+// Who reads nothing does not hold up an edge that stops: its stream is broken off as
+// the others are, and not when its write times out.
+func TestReadersThatReadNothingDoNotHoldUpADrain(t *testing.T) {
+	s := newSite(t)
+	cert := httptest.NewTLSServer(nil)
+	cert.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Certificate())
+	opts := edge.Options{DrainPeriod: 20 * time.Second}
+	plain := s.serve(opts)
+	opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
+	secure := s.serveTLS(opts, http1(roots))
+	s.large(t, plain)
+	for _, st := range stallers {
+		for n, path := range []string{"/v1/sessions/s/events", "/v1/stream?session=s"} {
+			e := plain
+			if st.tls {
+				e = secure
+			}
+			_, addr, _ := strings.Cut(e.url, "//")
+			st.ask(t, addr, path, fmt.Sprint("stall-", n), roots)
+		}
+	}
+	_, addr, _ := strings.Cut(plain.url, "//")
+	_, _ = io.WriteString(dialSmall(t, addr), rawHandshake("/v1/sessions/s/events?after=0"))
+	for _, e := range []*served{plain, secure} {
+		waitFor(t, func() bool { _, n := e.sample("events_sent_total"); return n > 0 })
+		e.stop()
+		if err := <-e.ended; err != nil {
+			t.Error(err)
+		}
+		if _, n := e.sample("open_streams"); n != 0 {
+			t.Errorf("%v streams are open", n)
+		}
+	}
+}

@@ -147,6 +147,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	defer k.keepAlive()()
 	err := k.serve(h)
 	c.err = err
+	k.out.calm()
 	k.answered()
 	k.close(err)
 	return nil

@@ -157,6 +157,9 @@ func (w *socketWriter) Flush() {}
 // SetWriteDeadline: each write to the connection has one.
 func (w *socketWriter) SetWriteDeadline(time.Time) error { return nil }
 
+// Hurry ends all writes within a time: the WebSocket is about to be closed.
+func (w *socketWriter) Hurry(within time.Duration) { w.socket.out.hurry(within) }
+
 // A hijacker puts a corked connection under a WebSocket.
 type hijacker struct {
 	http.ResponseWriter
@@ -186,6 +189,24 @@ type corked struct {
 	buf    []byte
 
 	taken atomic.Int64 // pieces of data that went to the client
+	last  atomic.Int64 // when all writes have to be over, Unix nanoseconds; 0: at no time
+}
+
+func (c *corked) hurry(within time.Duration) {
+	last := time.Now().Add(within)
+	c.last.Store(last.UnixNano())
+	_ = c.SetWriteDeadline(last)
+}
+
+// calm takes hurry back: the stream is over, what ends the WebSocket is not.
+func (c *corked) calm() { c.last.Store(0) }
+
+// allow gives the client time for the next write.
+func (c *corked) allow() {
+	_ = c.SetWriteDeadline(time.Now().Add(c.timeout))
+	if last := c.last.Load(); last > 0 {
+		_ = c.SetWriteDeadline(time.Unix(0, last))
+	}
 }
 
 // maxControl is how large the frame of a ping, pong or close is at most.
@@ -222,7 +243,7 @@ func (c *corked) Write(b []byte) (int, error) {
 // write is called with mu held.
 func (c *corked) write(b []byte) (int, error) {
 	return stream.InPieces(c.Conn, b, func() {
-		_ = c.SetWriteDeadline(time.Now().Add(c.timeout))
+		c.allow()
 		if len(b) > maxControl {
 			c.taken.Add(1)
 		}

@@ -16,8 +16,15 @@ import (
 // terminal event, or at the head with NoFollow. After any other return the
 // connection must be aborted, so that no client takes it for the end.
 func (v *Viewer) Serve(ctx context.Context, w http.ResponseWriter) error {
-	_, err := v.serve(ctx, newOutput(w, v.hub.opts.WriteTimeout), false)
+	_, err := v.serveWith(ctx, newOutput(w, v.hub.opts.WriteTimeout), false)
 	return err
+}
+
+// serveWith is serve for a client that may be stuck in a write when ctx ends.
+func (v *Viewer) serveWith(ctx context.Context, out *output, untilIdle bool) (verdict, error) {
+	defer out.endWith(ctx)()
+	how, err := v.serve(ctx, out, untilIdle)
+	return how, cause(ctx, err)
 }
 
 // serve goes on until the stream's end or, if it may rest, until it has shown all
@@ -83,13 +90,17 @@ func (v *Viewer) follow(ctx context.Context, out *output, untilIdle bool) (verdi
 }
 
 // cause is why something did not come to its end: a read that was broken off says that
-// its context has ended, and not why. A client that did not take a write in time ends the
-// context too.
+// its context has ended, and not why, as does a write that had to be over for that. But a
+// client that did not take a write in time ends the context, too, as if it had gone.
 func cause(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return context.Cause(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
 	}
-	return err
+	why := context.Cause(ctx)
+	if errors.Is(err, os.ErrDeadlineExceeded) && errors.Is(why, context.Canceled) {
+		return err
+	}
+	return why
 }
 
 // step shows some of what follows.

@@ -64,8 +64,9 @@ type bundle struct {
 func (h *Hub) ServeMany(ctx context.Context, w http.ResponseWriter, t Transport, at Positions, viewers []*Viewer) error {
 	b := &bundle{transport: t, ping: h.opts.Ping, out: newOutput(w, h.opts.WriteTimeout), at: at, wrote: time.Now()}
 	defer b.out.release()
+	defer b.out.endWith(ctx)()
 	if err := b.hello(); err != nil {
-		return err
+		return cause(ctx, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

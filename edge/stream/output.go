@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,9 +25,11 @@ type output struct {
 	deadline    time.Time // that the connection has
 
 	buf     *[]byte
-	chunked bool // the buffer begins with room for a chunk's head
-	lines   bool // w takes whole lines
-	ends    bool // a deadline that passes ends the answer even while nothing is being written
+	chunked bool                // the buffer begins with room for a chunk's head
+	lines   bool                // w takes whole lines
+	ends    bool                // a deadline that passes ends the answer even while nothing is being written
+	hurry   func(time.Duration) // sets a deadline, also while something is being written
+	hurried atomic.Bool
 
 	events, bytes int   // put since the last flush
 	written       int64 // of the body
@@ -41,7 +45,33 @@ func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
 	rc := http.NewResponseController(w)
 	_, lines := w.(interface{ WholeLines() })
 	e, ok := w.(interface{ DeadlineEnds() bool })
-	return &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout, lines: lines, ends: ok && e.DeadlineEnds()}
+	o := &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout, lines: lines, ends: ok && e.DeadlineEnds()}
+	o.hurry = func(within time.Duration) { _ = rc.SetWriteDeadline(time.Now().Add(within)) }
+	if h, ok := w.(interface{ Hurry(time.Duration) }); ok {
+		o.hurry = h.Hurry
+	}
+	return o
+}
+
+// lastWrite is how long a client has for what is being written to it when its stream is
+// broken off.
+const lastWrite = time.Second
+
+// endWith has a client that takes nothing not hold up the end of its stream, when ctx
+// has ended: what it is sent then is no part of anything that it will keep. After stop
+// the connection is left alone.
+func (o *output) endWith(ctx context.Context) (stop func()) {
+	done := make(chan struct{})
+	unless := context.AfterFunc(ctx, func() {
+		defer close(done)
+		o.hurried.Store(true)
+		o.hurry(lastWrite)
+	})
+	return func() {
+		if !unless() {
+			<-done
+		}
+	}
 }
 
 // newChunkedOutput writes the rest of a body to a connection that was taken over.
@@ -172,6 +202,9 @@ func (o *output) extend() {
 	if o.deadline.Sub(now) < o.timeout*3/4 {
 		o.deadline = now.Add(o.timeout)
 		_ = o.setDeadline(o.deadline) // a recorder in a test has none
+		if o.hurried.Load() {
+			o.hurry(lastWrite)
+		}
 	}
 }
 

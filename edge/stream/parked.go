@@ -44,13 +44,14 @@ type Reuse func(conn net.Conn, early []byte) bool
 // handler returns, writes nothing any more, and has it started.
 func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parked, error) {
 	out := newOutput(w, v.hub.opts.WriteTimeout)
-	how, err := v.serve(ctx, out, v.hub.Parks())
+	how, err := v.serveWith(ctx, out, v.hub.Parks())
 	if err != nil || how == over {
 		return nil, err
 	}
 	if p, err := v.park(w); err == nil {
 		return p, nil
 	}
+	defer out.endWith(ctx)()
 	_, err = v.follow(ctx, out, false)
 	return nil, err
 }
