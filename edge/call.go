@@ -21,34 +21,38 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// A call is one request on its way: who makes it, and the record that is logged
-// when it is over.
+// A call is one request on its way: what is logged of it when it is over, and what it
+// has taken and gives back.
 type call struct {
-	id      string
-	who     auth.Caller
-	client  netip.Addr // invalid if it has none
-	route   string
-	began   time.Time
-	attrs   []slog.Attr
-	err     error
-	ended   string // how a stream ended
-	started bool   // the answer has begun
-	status  int
-	bytes   int64
-
+	// The record.
+	id           string
+	began        time.Time
 	method, path string
-	parks        bool      // the connection can be taken over from its HTTP server
-	closes       bool      // the client wants it closed after the answer
-	old          bool      // HTTP/1.0: the end of the connection is that of the body
-	gone         func()    // says that the client is; nil unless closes
-	conn         net.Conn  // of HTTP/1.0
-	body         *paced    // nil: there is none
-	share        bodyShare // what the body takes
-	hub          *stream.Hub
-	held         *stream.Hold // what a whole conversation in the answer takes; see hold
-	opening      atomic.Pointer[openings]
-	parked       *stream.Parked // has been, and goes on when the handler has returned
-	ends         []func()       // what is given back when a call that was parked is over
+	route        string      // pattern; empty: none
+	client       netip.Addr  // invalid if it has none
+	who          auth.Caller // zero before it is known
+	attrs        []slog.Attr
+	started      bool // the answer has begun
+	status       int
+	bytes        int64  // of the answer's body
+	ended        string // how a stream ended
+	err          error
+
+	// The connection.
+	parks  bool     // it can be taken over from its HTTP server
+	closes bool     // the client wants it closed after the answer
+	gone   func()   // called when the client has gone; nil unless closes
+	old    bool     // HTTP/1.0: its end is the end of the body
+	conn   net.Conn // nil unless old
+
+	// What the call has.
+	body    *paced    // nil: there is none
+	share   bodyShare // of the room for bodies
+	hub     *stream.Hub
+	held    *stream.Hold             // of the room for conversations; see hold
+	opening atomic.Pointer[openings] // counts the call until its header has left
+	parked  *stream.Parked           // goes on when the handler has returned
+	ends    []func()                 // called when it is over, if it was parked
 }
 
 type callKey struct{}
@@ -74,8 +78,8 @@ func (c *call) note(key, value string) {
 	}
 }
 
-// fail answers with the problem that an error is, or aborts what has begun. It
-// also aborts instead of a 503 to whoever resumes a stream of events: EventSource
+// fail answers with the problem that an error is, or aborts an answer that has begun. It
+// also aborts where a client that resumes a stream of events would get a 503: EventSource
 // gives up for good at any status but 200, and comes back after an abort.
 func (c *call) fail(w http.ResponseWriter, r *http.Request, err error) {
 	c.err = err
@@ -87,11 +91,12 @@ func (c *call) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
+// resumesSSE reports whether a request may be that of an EventSource that comes back.
 func resumesSSE(r *http.Request) bool {
 	return r.Method == http.MethodGet && reconnected(r) != "" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// answer is the response of a call: it counts, and knows whether it has begun.
+// An answer is the response of a call. It counts bytes and knows whether it has begun.
 type answer struct {
 	http.ResponseWriter
 	call *call
@@ -125,7 +130,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline is for those who see to it themselves that they are read.
+// SetWriteDeadline is for handlers that see to it themselves that they are read.
 func (a *answer) SetWriteDeadline(t time.Time) error {
 	a.pace.timeout = 0
 	return http.NewResponseController(a.ResponseWriter).SetWriteDeadline(t)
@@ -149,7 +154,8 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), hub: s.hub, began: time.Now(), client: s.clientOf(r), method: r.Method, path: r.URL.Path, parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1)}
+		c := &call{id: requestID(r), began: time.Now(), method: r.Method, path: r.URL.Path, client: s.clientOf(r),
+			parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), hub: s.hub}
 		conn := r.Context()
 		if c.closes {
 			conn, c.gone = context.WithCancel(conn)
@@ -168,7 +174,8 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		}
 		defer c.share.GiveUp()
 		defer func() { c.held.Drop() }()
-		a := &answer{ResponseWriter: w, call: c, pace: answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}, takenOver: &s.takenOver}
+		a := &answer{ResponseWriter: w, call: c, takenOver: &s.takenOver,
+			pace: answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}}
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
 		defer a.pace.last(w)
@@ -185,7 +192,7 @@ func parkable(r *http.Request) bool {
 	return r.TLS == nil && r.ProtoMajor == 1 && r.ProtoMinor >= 1 && r.Method != http.MethodHead
 }
 
-// whenOver has fn called now, or at the end of the stream that was parked.
+// whenOver has fn called now, or at the end of the call's stream if that is parked.
 func (c *call) whenOver(fn func()) {
 	if c == nil || c.parked == nil {
 		fn()
@@ -194,7 +201,7 @@ func (c *call) whenOver(fn func()) {
 	c.ends = append(c.ends, fn)
 }
 
-// parkedOver is what else is done at the end of a call, for one that was parked.
+// parkedOver ends a call whose stream was parked.
 func (s *Server) parkedOver(c *call, written int64, err error) {
 	c.bytes += written
 	c.err = s.streamOver(c, false, err)
@@ -204,6 +211,7 @@ func (s *Server) parkedOver(c *call, written int64, err error) {
 	s.record(c)
 }
 
+// requestID is the client's id of the request, or a new one.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); event.CheckID("request id", id) == nil {
 		return id
@@ -211,8 +219,9 @@ func requestID(r *http.Request) string {
 	return event.NewID("req")
 }
 
-// conclude logs the record. A panic that is not meant to abort the answer becomes
-// a 500, or aborts it where it has begun.
+// conclude ends a call whose handler has returned or panicked: it logs the record, or has
+// a parked stream start. http.ErrAbortHandler aborts the answer; any other panic becomes a
+// 500, or aborts the answer if that has begun.
 func (s *Server) conclude(w *answer, c *call) {
 	thrown := recover()
 	c.headerLeft()
@@ -225,7 +234,7 @@ func (s *Server) conclude(w *answer, c *call) {
 		}
 	}
 	if c.parked != nil {
-		c.method, c.path = strings.Clone(c.method), strings.Clone(c.path) // not all of the request's line is kept
+		c.method, c.path = strings.Clone(c.method), strings.Clone(c.path) // else the whole request line is kept
 		c.parked.Start(func(written int64, err error) { s.parkedOver(c, written, err) }, s.reuse(c))
 		return
 	}
