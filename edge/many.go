@@ -105,6 +105,9 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 	g.SetLimit(16)
 	for i, id := range ids {
 		g.Go(func() error {
+			if ctx.Err() != nil { // nothing more is asked for
+				return context.Cause(ctx)
+			}
 			k, err := sessionKey(&call{who: c.who}, id)
 			if err != nil {
 				return err

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
 // manyURL names sessions s0 to s<n-1>.
@@ -213,6 +216,73 @@ func TestSessionsOfManyAreCounted(t *testing.T) {
 			l.close()
 		}
 		waitFor(t, func() bool { return e.do("GET", manyURL(100, "&follow=0"), "").StatusCode == 200 })
+	}
+}
+
+// A stream of many sessions is refused as soon as one of them is: where the log does
+// not answer, the others are not waited for in turns of a few.
+func TestManySessionsAreRefusedWithTheFirst(t *testing.T) {
+	c := testservers.NATS(t, 1)
+	way := testservers.StartLossy(t, c.Node(0).Addr())
+	nc, err := eventlog.Connect(way.URL(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := (&site{t: t}).edgeOn(l, edge.Options{})
+	e.get(404, "/v1/stream?session=none")
+	way.Stall()
+	asked := since(nc)
+	e.get(503, manyURL(100, ""))
+	if n := asked(); n == 0 || n > 200 { // each is asked for up to five times
+		t.Errorf("the log was asked %d times", n)
+	}
+}
+
+// An edge that is full or goes away refuses a stream of many sessions before it reads
+// any of them.
+func TestManySessionsOfAFullEdge(t *testing.T) {
+	s := newSite(t)
+	s.scribe("default", "s0").write(started("r"))
+	nc, err := s.nats.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := s.edgeOn(l, edge.Options{MaxStreams: 1, Stream: stream.Options{CheckHead: time.Hour}})
+	first := e.listen("/v1/sessions/s0/events")
+	first.must()
+	asked := since(nc)
+	refused := func(code string) {
+		t.Helper()
+		resp := e.do("GET", manyURL(1, ""), "")
+		if p := as[problem](t, wantStatus(t, resp, 503)); p.Code != code || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%+v, want %s", p, code)
+		}
+		if n := asked(); n > 0 {
+			t.Errorf("the log was asked %d times", n)
+		}
+	}
+	refused("overloaded")
+	first.close()
+	waitFor(t, func() bool { // its place is free
+		resp, err := e.try("GET", "/v1/sessions/s0/events?follow=false", "")
+		return err == nil && resp.StatusCode == 200
+	})
+	asked()
+	e.srv.Drain()
+	refused("unavailable")
+	at := stream.NewPositions([]string{"s0"}).String()
+	if resp, err := e.try("GET", manyURL(1, ""), "", "Accept", "text/event-stream", "Last-Event-ID", at); err == nil {
+		t.Errorf("an EventSource that resumes gets %s", resp.Status)
 	}
 }
 
