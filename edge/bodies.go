@@ -8,8 +8,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// freeBody is how much of each body is not counted: commands and short messages are
-// taken however full it is.
+// freeBody is how many bytes of each body are not counted, so that commands and short
+// messages are taken however full the room is.
 const freeBody = 4 << 10
 
 // A bodyShare is what a request's body takes of the room for bodies, so that no number of
@@ -51,7 +51,7 @@ const (
 	maxValues   = 250_000
 )
 
-// weigh counts what a body will become.
+// weigh counts what a body of JSON will take when it is decoded.
 func weigh(r *http.Request, body []byte) error {
 	n := valuesIn(body)
 	if n > maxValues {
@@ -63,8 +63,7 @@ func weigh(r *http.Request, body []byte) error {
 	return nil
 }
 
-// valuesIn is how many values JSON has, if it is JSON, give or take those that are
-// empty or the whole.
+// valuesIn is about how many values a text has, if it is JSON.
 func valuesIn(body []byte) (n int) {
 	text := false
 	for i := 0; i < len(body); i++ {

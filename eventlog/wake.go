@@ -13,8 +13,8 @@ import (
 // still refused for some milliseconds after the last one was released.
 var retickets = []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second}
 
-// wakes are the sessions that are being woken behind their callers' backs, each by one
-// goroutine however many commands come meanwhile. Safe for concurrent use.
+// wakes knows the sessions that are being woken in the background, each by one goroutine,
+// however many commands come meanwhile. Safe for concurrent use.
 type wakes struct {
 	mu sync.Mutex
 	of map[Key]chan struct{} // takes word of a command that came after the last try
@@ -22,8 +22,8 @@ type wakes struct {
 
 // Wake makes sure that a worker will look at the session: it tries to place a
 // ticket until one is accepted or the inbox is empty, which means that the
-// commands were taken. The first try is made before it returns; further ones go
-// on behind the caller's back. What even they miss, the janitor finds.
+// commands were taken. The first try is made before it returns, further ones in the
+// background. What even they miss, the janitor finds.
 func (l *Log) Wake(ctx context.Context, k Key) error {
 	err := l.Ticket(ctx, k)
 	if !errors.Is(err, ErrTicketed) {
@@ -35,8 +35,8 @@ func (l *Log) Wake(ctx context.Context, k Key) error {
 	return nil
 }
 
-// begin returns where to hear of more commands, if nobody does so yet; else whoever
-// does is told, and begins anew.
+// begin returns a channel on which more commands are told, for the goroutine that wakes
+// the session. If there is one already it is told, and first is false.
 func (w *wakes) begin(k Key) (again chan struct{}, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// A Room is so much memory, of which each tenant may have half. Whoever is alone in it is
-// never too large. Safe for concurrent use.
+// A Room is an amount of memory that requests share. All of them together may have Most,
+// those of one tenant half of it. But a request that is the only one in the room, or of
+// its tenant, is not too large for that bound. Safe for concurrent use.
 type Room struct {
 	Most int64 // bytes; set before use
 
@@ -48,7 +49,8 @@ func (s *Share) Await(ctx context.Context, n int64) error {
 	}
 }
 
-// grow says for whom there is no room when something was given back, if he waits.
+// grow counts n more bytes if there is room. If not, and the share waits, freed is closed
+// when something was given back.
 func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
 	r := s.Room
 	if r == nil {
@@ -83,8 +85,8 @@ func (s *Share) Fits() bool {
 	return s.fits(0)
 }
 
-// Set counts n bytes in place of what was counted, whether or not there is room: for who
-// has been let in and knows better now what that comes to.
+// Set counts n bytes in place of what was counted, whether or not there is room: for a
+// request that was let in and knows better now what it takes.
 func (s *Share) Set(n int64) {
 	if s.Room == nil || n == s.size {
 		return

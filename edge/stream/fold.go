@@ -29,7 +29,7 @@ const foldsKept = 4
 type lateFold struct {
 	mu    sync.Mutex // held while the log is read, and while events are encoded
 	folds []*event.Session
-	told  told
+	made  encodings
 	drop  *time.Timer // drops all of it; nil: nothing is kept
 }
 
@@ -54,7 +54,7 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if messages, ok := e.made(v.view); ok {
 		return messages, nil
 	}
-	if messages, ok := f.told.made(e.Seq, v.view); ok {
+	if messages, ok := f.made.find(e.Seq, v.view); ok {
 		return messages, nil
 	}
 	s, err := v.foldAt(ctx, e.Seq-1)
@@ -152,7 +152,7 @@ func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
 		return false
 	}
 	defer f.mu.Unlock()
-	if _, made := f.told.made(e.Seq, in); made {
+	if _, made := f.made.find(e.Seq, in); made {
 		return true
 	}
 	t.mu.Lock()
@@ -172,13 +172,13 @@ func (t *topic) keepFold() {
 func (t *topic) dropFold() {
 	t.fold.mu.Lock()
 	defer t.fold.mu.Unlock()
-	t.hub.rings.used.Add(int64(-t.fold.told.size))
-	t.fold.folds, t.fold.told, t.fold.drop = nil, told{}, nil
+	t.hub.rings.used.Add(int64(-t.fold.made.size))
+	t.fold.folds, t.fold.made, t.fold.drop = nil, encodings{}, nil
 }
 
 // remember keeps an event's messages in a view for the viewers that are further behind.
 func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
-	before := t.fold.told.size
-	t.fold.told.add(seq, in, messages, t.hub.opts.RingBytes/4)
-	t.hub.rings.used.Add(int64(t.fold.told.size - before))
+	before := t.fold.made.size
+	t.fold.made.add(seq, in, messages, t.hub.opts.RingBytes/4)
+	t.hub.rings.used.Add(int64(t.fold.made.size - before))
 }

@@ -222,7 +222,7 @@ func TestWhoseSubAgentsAreIsAskedOnce(t *testing.T) {
 
 // What is at hand of events that were told is bounded: the first ones go.
 func TestToldIsBounded(t *testing.T) {
-	var all told
+	var all encodings
 	a, b := view{dialect: parts.Dialect{}}, view{dialect: native.Dialect{}}
 	message := [][]byte{[]byte(strings.Repeat("x", 1000))}
 	for seq := range event.Seq(100) {
@@ -233,10 +233,10 @@ func TestToldIsBounded(t *testing.T) {
 		}
 	}
 	for _, v := range []view{a, b} {
-		if _, ok := all.made(99, v); !ok {
+		if _, ok := all.find(99, v); !ok {
 			t.Error("the last one is gone")
 		}
-		if _, ok := all.made(50, v); ok {
+		if _, ok := all.find(50, v); ok {
 			t.Error("one of the first is there")
 		}
 	}

@@ -12,29 +12,29 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// Whole conversations are as large as they have become, and what is done with them takes
-// some times as much again. So those that are not small
+// A whole conversation can be large, and what is done with it takes several times its
+// size. So conversations that are not small
 //
-//   - are loaded a few at a time: each has a turn, until its fold is not needed or has
-//     become what the client is told (loads);
-//   - are told to so many clients at a time as there is room for: what one is told counts
-//     from then on until the client has taken it or has gone (told).
+//   - are loaded a few at a time (turns): each has a turn until its fold is not needed any
+//     more, or was encoded for the client;
+//   - are sent to as many clients at a time as there is room for (told): what one is sent
+//     counts until the client has taken it or has gone.
 //
-// Whoever finds no turn or no room waits for a while, and is told then that there is none.
+// A load that finds no turn or no room waits for a while, and then fails with ErrCrowded.
 type loads struct {
 	turns turns
 	told  room.Room
 	wait  time.Duration
 }
 
-// smallFold is up to which size a conversation is loaded and told without a turn or room.
+// smallFold is the size, in bytes, up to which a conversation needs no turn and no room.
 const smallFold = 64 << 10
 
 // ErrCrowded: a large conversation can neither be loaded nor told now.
 var ErrCrowded = errors.New("too many large conversations are being read at this edge; try again, or another one")
 
-// atOnce is how many folds are made at once: it takes a processor, and some times the
-// size of the conversation in memory.
+// atOnce is how many folds are made at once, one for each processor and for each 64 MiB
+// of memory: to make one takes several times the size of the conversation.
 func atOnce(memory int64) int {
 	n := runtime.GOMAXPROCS(0)
 	if memory > 0 {
@@ -49,19 +49,19 @@ func (l *loads) init(o *Options) {
 	l.wait = o.LoadWait
 }
 
-// A Hold is what somebody who tells a whole conversation has of it in memory. It is used
-// by one goroutine at a time; the zero Hold counts nothing.
+// A Hold is what a request that answers with a whole conversation has in memory. It is
+// used by one goroutine at a time. The zero Hold counts nothing.
 type Hold struct {
 	share room.Share
 	turn  func() // nil: it has none
 }
 
-// Hold returns one for what a tenant is told.
+// Hold returns one for an answer to a tenant. Drop it.
 func (h *Hub) Hold(tenant string) *Hold {
 	return &Hold{share: room.Share{Room: &h.loads.told, Tenant: tenant}}
 }
 
-// Encoded says that the fold is not needed any more, but the n bytes that it has become.
+// Encoded says that the fold is not needed any more: it has become n bytes that are sent.
 func (h *Hold) Encoded(n int) {
 	if n <= smallFold {
 		n = 0
@@ -85,9 +85,9 @@ func (h *Hold) endTurn() {
 	}
 }
 
-// Load returns a session's fold as eventlog.Log.Load does, or ErrCrowded. Whoever wants
-// to tell it brings a Hold, and says there what becomes of it: its turn ends no sooner.
-// Without one the fold is only looked at.
+// Load returns a session's fold as eventlog.Log.Load does, or ErrCrowded. A request that
+// answers with the conversation brings a Hold, which has the turn until Encoded or Drop.
+// Without one the fold is looked at and let go.
 func (h *Hub) Load(ctx context.Context, k eventlog.Key, hold *Hold) (*event.Session, eventlog.Head, error) {
 	e := entrance{hub: h, tenant: k.Tenant, hold: hold}
 	if hold == nil {
@@ -102,14 +102,15 @@ func (h *Hub) Load(ctx context.Context, k eventlog.Key, hold *Hold) (*event.Sess
 	return s, head, err
 }
 
-// An entrance is the gate of a load, whose hold gets what it needs once it is not small
-// any more.
+// An entrance is an eventlog.Gate: its hold gets room and a turn once the load is not
+// small any more.
 type entrance struct {
 	hub    *Hub
 	tenant string
 	hold   *Hold
 }
 
+// pass is the gate.
 func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if bytes <= smallFold || e.hold.turn != nil {
 		return nil
@@ -117,8 +118,8 @@ func (e *entrance) pass(ctx context.Context, bytes int) error {
 	return e.hub.patiently(ctx, func(ctx context.Context) error { return e.enter(ctx, int64(bytes)) })
 }
 
-// enter waits for room and then for a turn, by which others may have become larger than
-// they were when they were let in.
+// enter waits for room and then for a turn. Meanwhile others may have become larger than
+// when they were let in, so that there is no room any more: then it waits once more.
 func (e *entrance) enter(ctx context.Context, n int64) error {
 	share := &e.hold.share
 	for {
@@ -138,7 +139,7 @@ func (e *entrance) enter(ctx context.Context, n int64) error {
 	}
 }
 
-// patiently waits, but no longer than anybody waits for room.
+// patiently has wait wait for Options.LoadWait at most: then it is ErrCrowded.
 func (h *Hub) patiently(ctx context.Context, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.loads.wait, ErrCrowded)
 	defer cancel()
@@ -149,10 +150,11 @@ func (h *Hub) patiently(ctx context.Context, wait func(context.Context) error) e
 	return err
 }
 
-// keep counts what the viewer's encoder keeps, and will say once more, and what becomes of
-// the event that it is given next. For a replay there has to be room; one that nobody
-// reads meanwhile is a load like others. A run that is going on is followed all the same:
-// it grows no faster than a model speaks, and could not be asked for again.
+// keep counts what the viewer's encoder keeps and will send once more, and what it makes of
+// the event that follows. A replay waits for room, and where the client gets an answer
+// only at its end (Request.Hold) for a turn too. A run that goes on is followed whether or
+// not there is room: it grows no faster than a model speaks, and could not be asked for
+// again.
 func (v *Viewer) keep(ctx context.Context, e *entry) error {
 	k, ok := v.encoder.(dialect.Keeping)
 	if !ok {

@@ -29,7 +29,7 @@ type output struct {
 	lines   bool                // w takes whole lines
 	ends    bool                // a deadline that passes ends the answer even while nothing is being written
 	hurry   func(time.Duration) // sets a deadline, also while something is being written
-	hurried atomic.Bool
+	hurried atomic.Bool         // hurry was called: the deadline stays
 
 	events, bytes int   // put since the last flush
 	written       int64 // of the body
@@ -57,9 +57,9 @@ func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
 // broken off.
 const lastWrite = time.Second
 
-// endWith has a client that takes nothing not hold up the end of its stream, when ctx
-// has ended: what it is sent then is no part of anything that it will keep. After stop
-// the connection is left alone.
+// endWith keeps a client that takes nothing from holding up the end of its stream: when
+// ctx ends, what is being written has lastWrite left. The client loses nothing that it
+// would have kept. After stop the connection is left alone.
 func (o *output) endWith(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	unless := context.AfterFunc(ctx, func() {
@@ -105,8 +105,8 @@ func (o *output) put(b []byte) error {
 	return o.write()
 }
 
-// add writes a message that others may share. One that fills a buffer by itself is not
-// copied: a client that does not take it has nothing of its own.
+// add puts a message that other viewers may share. One that would fill a buffer is not
+// copied but written as it is, so that clients that do not take it share it, too.
 func (o *output) add(message []byte) error {
 	if len(message) < flushAt || o.w == nil || o.lines {
 		return o.put(append(o.buffer(), message...))

@@ -11,13 +11,15 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A snapshot is what a viewer shows of a fold. It is encoded at once: the fold is larger.
+// A snapshot is a fold as a viewer shows it. It is encoded when it is taken, since the
+// fold is larger.
 type snapshot struct {
 	seq      event.Seq
 	messages []dialect.Message
 	hold     *Hold
 }
 
+// size is about how many bytes are sent.
 func (s *snapshot) size() (n int) {
 	for _, m := range s.messages {
 		n += len(m.Data)
@@ -51,6 +53,7 @@ func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind) error {
 	return nil
 }
 
+// encodeFold encodes a fold for the viewer. Its stream may end with that.
 func (v *Viewer) encodeFold(kind dialect.Kind, s *event.Session) []dialect.Message {
 	if v.encoder == nil {
 		return v.view.dialect.Snapshot(kind, s, v.view.audience)
@@ -62,6 +65,7 @@ func (v *Viewer) encodeFold(kind dialect.Kind, s *event.Session) []dialect.Messa
 	return list
 }
 
+// dropSnapshot gives up the snapshot that was taken, if one was.
 func (v *Viewer) dropSnapshot() {
 	if v.first != nil {
 		v.first.hold.Drop()
@@ -92,7 +96,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	replay := weigh(list) * missed / len(list)
 	err = v.takeSnapshot(ctx, dialect.Snapshot)
 	switch {
-	case errors.Is(err, ErrCrowded): // the events can be shown
+	case errors.Is(err, ErrCrowded): // show the events
 	case err != nil:
 		return err
 	case v.first.size() < replay:

@@ -2,17 +2,17 @@ package stream
 
 import "github.com/runlog-dev/runlog/event"
 
-// A told is a cache of what was encoded with a fold. Other encodings are kept with the
+// encodings is a cache of what was encoded with a fold. Other encodings are kept with the
 // topic's decoded entries (entry.keep); but a viewer that is further behind decodes
 // entries of its own, and to encode them with a fold is too dear to do for each viewer.
-type told struct {
-	of    map[event.Seq]*telling
-	order []*telling // the oldest first
-	size  int        // about how many bytes they keep in memory
+type encodings struct {
+	of    map[event.Seq]*encoding
+	order []*encoding // the oldest first
+	size  int         // about how many bytes they keep in memory
 }
 
-// A telling is one event as several views send it.
-type telling struct {
+// An encoding is one event as several views send it.
+type encoding struct {
 	seq   event.Seq
 	wires *wire
 	size  int
@@ -20,8 +20,8 @@ type telling struct {
 
 const wireSize = 200 // of an event's messages in one view, besides their bytes
 
-// made returns an event's messages in a view, if they are kept.
-func (all *told) made(seq event.Seq, v view) (messages [][]byte, ok bool) {
+// find returns an event's messages in a view, if they are kept.
+func (all *encodings) find(seq event.Seq, v view) (messages [][]byte, ok bool) {
 	if t := all.of[seq]; t != nil {
 		return t.wires.in(v)
 	}
@@ -29,12 +29,12 @@ func (all *told) made(seq event.Seq, v view) (messages [][]byte, ok bool) {
 }
 
 // add keeps an event's messages in a view. The oldest go until all come to most bytes.
-func (all *told) add(seq event.Seq, v view, messages [][]byte, most int) {
+func (all *encodings) add(seq event.Seq, v view, messages [][]byte, most int) {
 	t := all.of[seq]
 	if t == nil {
-		t = &telling{seq: seq}
+		t = &encoding{seq: seq}
 		if all.of == nil {
-			all.of = map[event.Seq]*telling{}
+			all.of = map[event.Seq]*encoding{}
 		}
 		all.of[seq] = t
 		all.order = append(all.order, t)
