@@ -11,10 +11,10 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// quotas bounds what one of many may ask of this edge, so that it cannot slow down
-// the others: requests by a bucket of tokens, streams by number. There are two: of
-// tenants and of addresses. It holds a few bytes for each that was seen in the last
-// minutes. Safe for concurrent use.
+// quotas bounds what one tenant, or one address, may ask of this edge, so that it cannot
+// slow the others down: requests by a bucket of tokens, streams by number. It holds a few
+// bytes for each tenant or address that was seen in the last minutes. Safe for concurrent
+// use.
 type quotas struct {
 	of      string // what is bounded: "tenant" or "address"
 	rate    int    // requests a minute; 0: no limit
@@ -31,8 +31,8 @@ type quota struct {
 	streams int
 }
 
-// take spends a request. left is what remains now, reset when all is there again,
-// again when there is one more.
+// take spends a request, if there is one. left is how many remain, reset how long it takes
+// until all are there again, again until there is one more.
 func (q *quotas) take(who string, now time.Time) (ok bool, left int, reset, again time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +60,7 @@ func (q *quotas) find(who string, now time.Time) *quota {
 	return t
 }
 
-// sweep forgets, once a minute, those whose quota is whole again.
+// sweep forgets, once a minute, those whose quota is whole again. The caller holds mu.
 func (q *quotas) sweep(now time.Time) {
 	if now.Sub(q.swept) < time.Minute {
 		return
@@ -98,8 +98,8 @@ func uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, nil)
 }
 
-// whose is whose request a context is of: a tenant's, from an address. Empty: not
-// to be counted.
+// whose says of which tenant and from which address the request of a context is. Empty:
+// it is not counted.
 func whose(ctx context.Context) (tenant, address string) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c.who.Tenant, limitKey(c.client)
@@ -107,9 +107,9 @@ func whose(ctx context.Context) (tenant, address string) {
 	return "", ""
 }
 
-// limitAddress and limitRate refuse who asks too often, and say to each how it
-// stands, in the RateLimit fields of draft-ietf-httpapi-ratelimit-headers-11. Who
-// balances load may ask for health as often as it likes.
+// limitAddress and limitRate refuse requests that come too often, and say how many are
+// left in the RateLimit fields of draft-ietf-httpapi-ratelimit-headers-11. A load balancer
+// may ask for health as often as it likes.
 func (s *Server) limitAddress(w http.ResponseWriter, c *call) error {
 	if c.route == "GET /healthz" || c.route == "GET /readyz" {
 		return nil
@@ -202,5 +202,5 @@ func (s *Server) refused(why string, p *Problem) error {
 	return p
 }
 
-// wholeSeconds rounds up: who waits that long does not come too early.
+// wholeSeconds rounds up, so that a client that waits so long does not come too early.
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }

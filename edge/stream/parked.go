@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A Parked is a viewer whose connection was taken over from its HTTP server and
-// has no goroutine. It is in one of three states: in a row of its topic, where
-// flushers move it on; awake, in a goroutine of its own that reads the log or
-// waits for a slow client, and sits down again; or at its end. Whoever has it in
-// that state alone touches its viewer.
+// A Parked is a viewer whose connection was taken over from its HTTP server, and whose
+// handler has returned. It is in one of three states, and only what has it in that state
+// touches its viewer: it sits in a row of its topic, where flushers move it on; it is
+// awake, in a goroutine of its own, to read the log or to wait for a slow client, and
+// sits down again; or it is at its end.
 type Parked struct {
 	v       *Viewer
 	conn    net.Conn
@@ -35,13 +35,13 @@ type Parked struct {
 	wake context.CancelCauseFunc
 }
 
-// Reuse takes the connection of a stream whose body has ended, and what its client
-// has sent on it already, for the next request; false: it does not.
+// Reuse takes the connection of a stream whose body has ended, and what its client has
+// sent on it already, for the client's next request. It reports whether it does.
 type Reuse func(conn net.Conn, early []byte) bool
 
-// ServeOrPark is Serve for an answer in chunks (HTTP/1.1) on a connection without
-// encryption. If it returns a Parked, the viewer has shown all there is: the
-// handler returns, writes nothing any more, and has it started.
+// ServeOrPark is Serve for an answer in chunks (HTTP/1.1) on a connection in clear text. If
+// it returns a Parked, the viewer has shown all there is for now: the handler writes
+// nothing any more and returns, and after that somebody has to call Start.
 func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parked, error) {
 	out := newOutput(w, v.hub.opts.WriteTimeout)
 	how, err := v.serveWith(ctx, out, v.hub.Parks())
@@ -56,7 +56,8 @@ func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parke
 	return nil, err
 }
 
-// park takes the connection over.
+// park takes the connection over. The viewer is in the lot before that, so that an Abort
+// finds it.
 func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
 	p := &Parked{v: v}
 	v.hub.lot.enter(p)
@@ -91,7 +92,7 @@ func (p *Parked) Start(over func(written int64, err error), reuse Reuse) {
 	go p.run()
 }
 
-// sit notes where the viewer is. left: it has to go.
+// sit notes that the viewer sits in a row. left: it has to go.
 func (p *Parked) sit(r *row) (left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +100,8 @@ func (p *Parked) sit(r *row) (left bool) {
 	return p.left != nil
 }
 
-// rise gives an awake viewer the context in which it reads and writes.
+// rise notes that the viewer is awake, and returns the context in which it reads and
+// writes. leave ends it.
 func (p *Parked) rise() (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.mu.Lock()
@@ -111,7 +113,7 @@ func (p *Parked) rise() (context.Context, context.CancelCauseFunc) {
 	return ctx, cancel
 }
 
-// leave has the viewer end, wherever it is.
+// leave has the stream end with an error, in whatever state the viewer is.
 func (p *Parked) leave(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,6 +129,7 @@ func (p *Parked) leave(cause error) {
 	}
 }
 
+// leaving is why the stream has to end; nil: it has not.
 func (p *Parked) leaving() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
