@@ -168,6 +168,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		ctx, done := detached(conn)
 		defer done()
 		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
+		dropBody(r)
 		if r.Body != http.NoBody {
 			c.body = s.pace(w, r.Body)
 			r.Body, c.share = c.body, s.bodyShare()

@@ -1,10 +1,13 @@
 package edge_test
 
 import (
+	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,56 @@ func TestSlowlorisOverHTTP2IsCutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a client sends as the body of a request that has none is not kept.
+func TestBodiesThatNobodyReadsAreNotKept(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{})
+	s.scribe("default", "s").write(started("r"))
+	runtime.GC()
+	before := edge.MemoryInUse()
+	const conns, frames, size = 60, 60, 16_000
+	body := strings.Repeat(string(http2Frame(0, 0, 1, make([]byte, size))), frames)
+	_, addr, _ := strings.Cut(e.url, "//")
+	together(conns, func(i int) {
+		conn := dialSmall(t, addr)
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		const get, endHeaders = 0x82, 4 // and not END_STREAM
+		_, _ = io.WriteString(conn, http2Start(get, endHeaders, "/v1/sessions/s/events", fmt.Sprint("body-", i)))
+		rd := bufio.NewReader(conn)
+		for room := 65_535; room < frames*size; { // the server gives the connection more room, and the stream
+			if kind, payload := readFrame(t, rd); kind == 8 {
+				room += int(binary.BigEndian.Uint32(payload))
+			}
+		}
+		_, _ = io.WriteString(conn, body+string(http2Frame(6, 0, 0, make([]byte, 8))))
+		for kind := byte(0); kind != 6; { // the ping is answered: what came before it was taken
+			kind, _ = readFrame(t, rd)
+		}
+	})
+	if _, n := e.sample("open_streams"); n != conns {
+		t.Errorf("%v streams are open", n)
+	}
+	runtime.GC()
+	if kept := edge.MemoryInUse() - before; kept > conns*frames*size/2 {
+		t.Errorf("%d MiB are kept", kept>>20)
+	}
+}
+
+// readFrame returns the kind and the payload of the next frame.
+func readFrame(t *testing.T, rd *bufio.Reader) (kind byte, payload []byte) {
+	head := make([]byte, 9)
+	_, err := io.ReadFull(rd, head)
+	if err == nil {
+		payload = make([]byte, binary.BigEndian.Uint32(head)>>8)
+		_, err = io.ReadFull(rd, payload)
+	}
+	if err != nil {
+		t.Error(err)
+		runtime.Goexit()
+	}
+	return head[3], payload
 }
 
 // A tenant's streams are counted over all of its connections, and one connection of

@@ -44,6 +44,16 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// dropBody throws away what comes as the body of a request of which nobody reads one.
+// HTTP/2 would keep up to a megabyte of it for each connection, as long as the answer
+// takes; what HTTP/1.1 does not read stays with the client.
+func dropBody(r *http.Request) {
+	if r.ProtoMajor == 2 && r.Method != http.MethodPost && r.Body != http.NoBody {
+		_ = r.Body.Close()
+		r.Body = http.NoBody
+	}
+}
+
 // An answerPace cuts clients off that do not read their answer. Each piece of it (see
 // stream.InPieces) has to be taken within timeout; the whole may take as long as it does.
 type answerPace struct {
