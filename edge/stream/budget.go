@@ -29,8 +29,8 @@ func (h *Hub) keepWithin() {
 	}()
 }
 
-// sweep cuts every ring to its share of three quarters of the budget, so that the next
-// sweep is a while off. The last frame of each topic stays, even if these alone are over
+// sweep drops the folds that nobody uses, and cuts every ring to its share of three
+// quarters of the budget, so that the next sweep is a while off. The last frame of each topic stays, even if these alone are over
 // the budget.
 func (h *Hub) sweep() {
 	h.mu.Lock()
@@ -42,6 +42,7 @@ func (h *Hub) sweep() {
 	b := &h.rings
 	share := int(b.limit / 4 * 3 / int64(max(len(all), 1)))
 	for _, t := range all {
+		t.spareFold()
 		t.mu.Lock()
 		t.trim(share)
 		t.mu.Unlock()

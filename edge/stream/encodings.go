@@ -28,7 +28,8 @@ func (all *encodings) find(seq event.Seq, v view) (messages [][]byte, ok bool) {
 	return nil, false
 }
 
-// add keeps an event's messages in a view. The oldest go until all come to most bytes.
+// add keeps an event's messages in a view. The oldest go until all come to most bytes,
+// but for the last one.
 func (all *encodings) add(seq event.Seq, v view, messages [][]byte, most int) {
 	t := all.of[seq]
 	if t == nil {
@@ -40,13 +41,10 @@ func (all *encodings) add(seq event.Seq, v view, messages [][]byte, most int) {
 		all.order = append(all.order, t)
 	}
 	t.wires = &wire{view: v, messages: messages, next: t.wires}
-	n := wireSize
-	for _, m := range messages {
-		n += len(m)
-	}
+	n := wireSize + sizeOf(messages)
 	t.size += n
 	all.size += n
-	for all.size > most && len(all.order) > 0 {
+	for all.size > most && len(all.order) > 1 {
 		first := all.order[0]
 		all.order[0], all.order = nil, all.order[1:]
 		all.size -= first.size

@@ -40,7 +40,9 @@ func (e *entry) wire(v view) [][]byte {
 	if messages, ok := e.made(v); ok || e.hidden {
 		return messages
 	}
-	return e.keep(v, v.dialect.Event(e.Event, e.line, v.audience))
+	messages := e.frame(v, v.dialect.Event(e.Event, e.line, v.audience))
+	e.keep(v, messages)
+	return messages
 }
 
 // made returns what was encoded for a view before.
@@ -58,12 +60,17 @@ func (w *wire) in(v view) (messages [][]byte, ok bool) {
 	return nil, false
 }
 
-// keep frames messages and keeps them for the next viewer of the view.
-func (e *entry) keep(v view, list []dialect.Message) [][]byte {
+// keep keeps framed messages for the next viewer of the view.
+func (e *entry) keep(v view, messages [][]byte) {
 	first := e.wires.Load()
-	made := &wire{view: v, messages: e.frame(v, list), next: first}
-	e.wires.CompareAndSwap(first, made) // whoever loses has only worked in vain
-	return made.messages
+	e.wires.CompareAndSwap(first, &wire{view: v, messages: messages, next: first}) // whoever loses has only worked in vain
+}
+
+func sizeOf(messages [][]byte) (n int) {
+	for _, m := range messages {
+		n += len(m)
+	}
+	return n
 }
 
 func (e *entry) frame(v view, list []dialect.Message) [][]byte {

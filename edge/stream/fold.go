@@ -29,6 +29,7 @@ const foldsKept = 4
 type lateFold struct {
 	mu    sync.Mutex // held while the log is read, and while events are encoded
 	folds []*event.Session
+	size  int // about how many bytes they take
 	made  encodings
 	drop  *time.Timer // drops all of it; nil: nothing is kept
 }
@@ -57,24 +58,30 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if messages, ok := f.made.find(e.Seq, v.view); ok {
 		return messages, nil
 	}
-	s, err := v.foldAt(ctx, e.Seq-1)
+	gate := v.entrance()
+	defer gate.hold.Drop()
+	s, err := v.foldAt(ctx, e.Seq-1, gate.pass)
+	if err == nil {
+		err = gate.pass(ctx, s.Size())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("fold events through %d: %w", e.Seq-1, err)
 	}
-	messages := e.keep(v.view, d.EventAfter(s, e.Event, e.line, v.view.audience))
+	messages := e.frame(v.view, d.EventAfter(s, e.Event, e.line, v.view.audience))
+	if sizeOf(messages) < flushAt { // else they are where they are counted alone
+		e.keep(v.view, messages)
+	}
 	v.topic.remember(e.Seq, v.view, messages)
 	return messages, nil
 }
 
 // foldAt returns a fold that stands at a seq: the nearest one of the topic, moved there.
 // The caller holds the folds' lock until it has used it.
-func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, error) {
+func (v *Viewer) foldAt(ctx context.Context, seq event.Seq, gate eventlog.Gate) (*event.Session, error) {
 	t := v.topic
-	gate := entrance{hub: t.hub, tenant: t.key.Tenant, hold: &Hold{}}
-	defer gate.hold.Drop()
-	s, err := v.movedFold(ctx, t.fold.take(seq), seq, gate.pass) // not kept if it fails half way
+	s, err := v.movedFold(ctx, t.fold.take(seq), seq, gate) // not kept if it fails half way
 	for try := 1; try < foldTries && errors.Is(err, eventlog.ErrGone); try++ {
-		s, err = v.movedFold(ctx, nil, seq, gate.pass)
+		s, err = v.movedFold(ctx, nil, seq, gate)
 	}
 	if err != nil {
 		return nil, err
@@ -83,6 +90,7 @@ func (v *Viewer) foldAt(ctx context.Context, seq event.Seq) (*event.Session, err
 	if len(t.fold.folds) > foldsKept {
 		t.fold.folds = slices.Delete(t.fold.folds, 0, 1) // not used for longest
 	}
+	t.weighFolds()
 	return s, nil
 }
 
@@ -145,15 +153,16 @@ func (f *lateFold) beyond(seq event.Seq) *event.Session {
 	return nil
 }
 
-// reaches reports whether an event can be encoded in a view without reading the log: it
-// was, or the ring has all events between a fold and it.
+// reaches reports whether an event can be sent in a view at once: it was encoded, or the
+// ring has all events between a fold and it. Not if it is large: that may have to wait for
+// its turn, and who has a goroutine need not copy it.
 func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
 	if !f.mu.TryLock() {
 		return false
 	}
 	defer f.mu.Unlock()
-	if _, made := f.made.find(e.Seq, in); made {
-		return true
+	if messages, made := f.made.find(e.Seq, in); made || f.size > smallFold {
+		return made && sizeOf(messages) < flushAt
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,13 +181,39 @@ func (t *topic) keepFold() {
 func (t *topic) dropFold() {
 	t.fold.mu.Lock()
 	defer t.fold.mu.Unlock()
-	t.hub.rings.used.Add(int64(-t.fold.made.size))
-	t.fold.folds, t.fold.made, t.fold.drop = nil, encodings{}, nil
+	t.forgetFold()
+	t.fold.drop = nil
 }
 
-// remember keeps an event's messages in a view for the viewers that are further behind.
+// spareFold drops the folds unless somebody uses them.
+func (t *topic) spareFold() {
+	if t.fold.mu.TryLock() {
+		defer t.fold.mu.Unlock()
+		t.forgetFold()
+	}
+}
+
+// forgetFold is called with the folds' lock held.
+func (t *topic) forgetFold() {
+	t.hub.rings.used.Add(int64(-t.fold.made.size))
+	t.fold.folds, t.fold.made = nil, encodings{}
+	t.weighFolds()
+}
+
+// weighFolds counts what the folds take. The caller holds their lock.
+func (t *topic) weighFolds() {
+	n := 0
+	for _, s := range t.fold.folds {
+		n += s.Size()
+	}
+	t.hub.rings.used.Add(int64(n - t.fold.size))
+	t.fold.size = n
+}
+
+// remember keeps an event's messages in a view for the other viewers.
 func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
 	before := t.fold.made.size
 	t.fold.made.add(seq, in, messages, t.hub.opts.RingBytes/4)
 	t.hub.rings.used.Add(int64(t.fold.made.size - before))
+	t.hub.keepWithin()
 }

@@ -240,9 +240,44 @@ func TestToldIsBounded(t *testing.T) {
 			t.Error("one of the first is there")
 		}
 	}
-	all.add(200, a, [][]byte{make([]byte, 30_000)}, 20_000)
-	if all.size != 0 || len(all.of) != 0 || len(all.order) != 0 {
-		t.Errorf("%d bytes of %d events", all.size, len(all.of))
+	for seq := range event.Seq(3) { // one that is too large stays for those who are at it
+		all.add(200+seq, a, [][]byte{make([]byte, 30_000)}, 20_000)
+		if _, ok := all.find(200+seq, a); !ok || len(all.of) != 1 || len(all.order) != 1 {
+			t.Errorf("%d bytes of %d events", all.size, len(all.of))
+		}
+	}
+}
+
+// Folds, and what was told with them, are of the memory that topics share: they go when that
+// is used up, but for those in use, and all that they took is given back.
+func TestFoldsAreOfTheBudget(t *testing.T) {
+	s := newFoldedSession(t, answers(60))
+	v := s.view(t, parts.Dialect{})
+	before := s.hub.rings.used.Load()
+	for range 100 {
+		v.stepOne(t)
+	}
+	f := &s.topic.fold
+	taken := s.hub.rings.used.Load() - before
+	if f.size < 30*len("hello") || taken != int64(f.size+f.made.size) {
+		t.Fatalf("%d bytes of folds and %d of told are counted as %d", f.size, f.made.size, taken)
+	}
+	f.mu.Lock()
+	s.hub.sweep()
+	if len(f.folds) == 0 {
+		t.Error("a fold in use is gone")
+	}
+	f.mu.Unlock()
+	s.hub.sweep()
+	if left := s.hub.rings.used.Load() - before; len(f.folds) > 0 || f.size > 0 || left > 0 {
+		t.Errorf("%d folds and %d bytes are left", len(f.folds), left)
+	}
+	at := v.at.Seq
+	for range 10 {
+		v.stepOne(t)
+	}
+	if v.at.Seq != at+10 || f.size == 0 {
+		t.Errorf("it does not go on from %d: %d", at, v.at.Seq)
 	}
 }
 
@@ -251,7 +286,7 @@ func TestToldIsBounded(t *testing.T) {
 func TestAFoldThatAPurgeLeavesBehind(t *testing.T) {
 	s := newFoldedSession(t, answers(60))
 	v := s.view(t, parts.Dialect{})
-	if _, err := v.foldAt(t.Context(), 10); err != nil {
+	if _, err := v.foldAt(t.Context(), 10, nil); err != nil {
 		t.Fatal(err)
 	}
 	hundred, err := s.hub.log.LoadAt(t.Context(), key, 100, nil)
@@ -268,7 +303,7 @@ func TestAFoldThatAPurgeLeavesBehind(t *testing.T) {
 	s.topic.trim(1)
 	s.topic.mu.Unlock()
 	s.purge(t, 90)
-	fold, err := v.foldAt(t.Context(), 150)
+	fold, err := v.foldAt(t.Context(), 150, nil)
 	if err != nil || fold.Seq != 150 || len(fold.Messages) != 50 {
 		t.Errorf("%+v, %v", fold, err)
 	}

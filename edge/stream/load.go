@@ -110,6 +110,11 @@ type entrance struct {
 	hold   *Hold
 }
 
+// entrance is the gate of a fold that is only looked at, until its hold is dropped.
+func (v *Viewer) entrance() *entrance {
+	return &entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: &Hold{}}
+}
+
 // pass is the gate.
 func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if bytes <= smallFold || e.hold.turn != nil {

@@ -40,8 +40,10 @@ func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
 	v.topic.keepFold()
 	s := f.beyond(e.Seq - 1) // whose a run is does not change
 	if s == nil {
+		gate := v.entrance()
+		defer gate.hold.Drop()
 		var err error
-		if s, err = v.foldAt(ctx, e.Seq-1); err != nil {
+		if s, err = v.foldAt(ctx, e.Seq-1, gate.pass); err != nil {
 			return false, err
 		}
 	}
