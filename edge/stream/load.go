@@ -110,9 +110,14 @@ type entrance struct {
 	hold   *Hold
 }
 
-// entrance is the gate of a fold that is only looked at, until its hold is dropped.
+// entrance is the gate of a fold that is only looked at, until its hold is dropped. A
+// viewer that has a turn already needs no second one, for which it could wait in vain.
 func (v *Viewer) entrance() *entrance {
-	return &entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: &Hold{}}
+	hold := &Hold{}
+	if v.kept != nil && v.kept.turn != nil {
+		hold.turn = func() {}
+	}
+	return &entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: hold}
 }
 
 // pass is the gate.
