@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
@@ -35,21 +36,23 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	fast := prometheus.ExponentialBuckets(0.0001, 2, 18) // 0.1 ms to 13 s
 	sizes := prometheus.ExponentialBuckets(1, 4, 12)
+	made := promauto.With(reg)
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help, Buckets: buckets})
+		return made.NewHistogram(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help, Buckets: buckets})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help})
+		return made.NewCounter(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return made.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "requests_total",
-			Help: "Requests by route and status."}, []string{"route", "status"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: "request_seconds",
+		requests: counters("requests_total", "Requests by route and status.", "route", "status"),
+		took: made.NewHistogramVec(prometheus.HistogramOpts{Namespace: "runlog", Subsystem: "edge", Name: "request_seconds",
 			Help: "Time to answer, of requests that are not streams.", Buckets: fast}, []string{"route"}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "runlog", Subsystem: "edge", Name: "open_streams",
+		streams: made.NewGauge(prometheus.GaugeOpts{Namespace: "runlog", Subsystem: "edge", Name: "open_streams",
 			Help: "Streams open now."}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "streams_ended_total",
-			Help: "Streams that ended, by why."}, []string{"reason"}),
+		ended:      counters("streams_ended_total", "Streams that ended, by why.", "reason"),
 		submit:     histogram("submit_to_start_seconds", "From a streamed submission to its run.started.", fast),
 		firstToken: histogram("time_to_first_token_seconds", "From a streamed submission to its first text.", prometheus.ExponentialBuckets(0.005, 2, 16)),
 		lag:        histogram("event_to_client_seconds", "From an event's time to its write to a client that follows live.", fast),
@@ -60,19 +63,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		paged:      counter("log_events_read_total", "Events read from the log for single viewers."),
 		pagedB:     counter("log_bytes_read_total", "Bytes read from the log for single viewers."),
 		resets:     counter("resets_total", "Viewers whose position was no longer kept."),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runlog", Subsystem: "edge", Name: "refused_total",
-			Help: "Requests, streams and connections over a limit, by which."}, []string{"limit"}),
-		woken: counter("parked_streams_woken_total", "Times that a parked stream had to read the log or to wait for its client."),
+		refused:    counters("refused_total", "Requests, streams and connections over a limit, by which.", "limit"),
+		woken:      counter("parked_streams_woken_total", "Times that a parked stream had to read the log or to wait for its client."),
 	}
 	for _, reason := range endings {
 		m.ended.WithLabelValues(reason)
 	}
 	for _, limit := range refusals {
 		m.refused.WithLabelValues(limit)
-	}
-	if reg != nil {
-		reg.MustRegister(m.requests, m.took, m.streams, m.ended, m.submit, m.firstToken, m.lag, m.sent, m.sentBytes,
-			m.replayed, m.replayedB, m.paged, m.pagedB, m.resets, m.woken, m.refused)
 	}
 	return m
 }
