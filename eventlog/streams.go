@@ -39,19 +39,14 @@ func (l *Log) setUp(ctx context.Context) error {
 	if err := l.checkServer(); err != nil {
 		return err
 	}
+	var configs []jetstream.StreamConfig
 	for p := range l.opts.Partitions {
-		if err := l.ensureStream(ctx, l.logConfig(p)); err != nil {
+		configs = append(configs, l.logConfig(p))
+	}
+	for _, c := range append(configs, l.inboxConfig(), l.jobsConfig(), l.timersConfig()) {
+		if err := l.ensureStream(ctx, c); err != nil {
 			return err
 		}
-	}
-	if err := l.ensureStream(ctx, l.inboxConfig()); err != nil {
-		return err
-	}
-	if err := l.ensureStream(ctx, l.jobsConfig()); err != nil {
-		return err
-	}
-	if err := l.ensureStream(ctx, l.timersConfig()); err != nil {
-		return err
 	}
 	if err := l.ensureConsumer(ctx); err != nil {
 		return err

@@ -90,7 +90,12 @@ func (h *Hub) ServeMany(ctx context.Context, w http.ResponseWriter, t Transport,
 func (b *bundle) hello() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.out.put(b.transport.Hello(b.out.buffer())); err != nil {
+	return b.say(b.transport.Hello)
+}
+
+// say sends what a transport appends. The caller holds mu.
+func (b *bundle) say(what func([]byte) []byte) error {
+	if err := b.out.put(what(b.out.buffer())); err != nil {
 		return err
 	}
 	return b.out.flush()
@@ -119,10 +124,7 @@ func (b *bundle) beat() error {
 		return nil
 	}
 	b.wrote = time.Now()
-	if err := b.out.put(b.transport.Ping(b.out.buffer())); err != nil {
-		return err
-	}
-	return b.out.flush()
+	return b.say(b.transport.Ping)
 }
 
 // A part is where one viewer of a bundle writes.
