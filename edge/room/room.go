@@ -1,5 +1,6 @@
 // Package room bounds what the requests of an edge hold in memory at once: bodies that are being read, and
-// conversations that are being told.
+// conversations that are being told. Each kind has a room of its own, so that who sends slowly keeps nobody from reading,
+// and who reads slowly keeps nobody from sending.
 package room
 
 import (
