@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/stream"
 )
 
 // Patterns lists the routes that are built.
@@ -63,13 +64,11 @@ func ReadMCPKey(id string) (call, at string, err error) {
 // Dialects are those that ?dialect= may name.
 func Dialects() []dialect.Dialect { return slices.Clone(dialects) }
 
-// Held is what an edge keeps for viewers.
+// Held is what an edge keeps for its clients.
 type Held struct {
-	Parked, Topics, RingBytes int
-	Streams                   int64
+	stream.Holdings
+	Streams, Bodies int64
 }
 
 // Holds is what the edge keeps now.
-func (s *Server) Holds() Held {
-	return Held{s.hub.Parked(), s.hub.Topics(), s.hub.RingBytes(), s.streams.Load()}
-}
+func (s *Server) Holds() Held { return Held{s.hub.Holds(), s.streams.Load(), s.bodies.Used()} }

@@ -76,6 +76,22 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // request counts a request that is over.
+// watch registers gauges of what a hub holds.
+func (m *metrics) watch(reg prometheus.Registerer, hub *stream.Hub) {
+	if reg == nil {
+		return
+	}
+	gauge := func(name, help string, of func(stream.Holdings) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "runlog", Subsystem: "edge", Name: name, Help: help},
+			func() float64 { return of(hub.Holds()) }))
+	}
+	gauge("parked_streams", "Streams that have no goroutine now.", func(h stream.Holdings) float64 { return float64(h.Parked) })
+	gauge("watched_sessions", "Sessions that are followed for viewers, or were lately.", func(h stream.Holdings) float64 { return float64(h.Topics) })
+	gauge("ring_bytes", "Latest events of watched sessions in memory, about.", func(h stream.Holdings) float64 { return float64(h.Rings) })
+	gauge("log_readers", "Viewers that read the log, or wait for their turn to.", func(h stream.Holdings) float64 { return float64(h.Reading) })
+	gauge("told_bytes", "Large conversations that clients have not taken yet.", func(h stream.Holdings) float64 { return float64(h.Told) })
+}
+
 func (m *metrics) request(c *call, took time.Duration) {
 	route := c.route
 	if route == "" {

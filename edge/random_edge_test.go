@@ -42,6 +42,9 @@ func (tr *trial) frailEdge() *frail {
 		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
 		WriteTimeout: time.Duration(50+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
 	}}
+	if tr.tight {
+		e.opts.ToldBytes, e.opts.LoadWait = 60_000<<r.IntN(5), time.Duration(20+r.IntN(500))*time.Millisecond
+	}
 	e.start()
 	return e
 }

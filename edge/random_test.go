@@ -78,6 +78,7 @@ type trial struct {
 	*trials
 	t      *testing.T
 	random *rand.Rand
+	tight  bool // there is little room for whole conversations
 
 	edges    []*frail
 	sessions []*chronicle
@@ -91,6 +92,7 @@ type trial struct {
 func (s *trials) trial(t *testing.T, seed uint64) {
 	before := runtime.NumGoroutine()
 	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), runs: map[*chronicle][]string{}, paths: map[string]float64{}}
+	tr.tight = tr.random.IntN(2) == 0
 	for range 2 {
 		tr.edges = append(tr.edges, tr.frailEdge())
 	}

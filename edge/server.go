@@ -153,6 +153,7 @@ func New(d Deps, o Options) *Server {
 	}
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
+	s.metrics.watch(d.Metrics, s.hub)
 	s.bodies.Most = o.bodies()
 	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
 	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams

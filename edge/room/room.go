@@ -20,6 +20,13 @@ type Room struct {
 	freed chan struct{}    // closed when something is given back, if somebody waits for it
 }
 
+// Used is how many bytes of it are taken.
+func (r *Room) Used() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}
+
 // A Share is what one request has of a Room. Without a Room nothing is counted. It is used
 // by one goroutine at a time.
 type Share struct {

@@ -278,9 +278,6 @@ func (h *Hub) Close() {
 // them the tenant's own: then more of the tenant's had better go to another edge.
 func (h *Hub) Busy(tenant string) bool { return h.pages.full(tenant, h.opts.PageQueue) }
 
-// RingBytes is about what all topics keep in memory.
-func (h *Hub) RingBytes() int { return int(h.rings.used.Load()) }
-
 // Topics is the number of sessions watched.
 func (h *Hub) Topics() int {
 	h.mu.Lock()

@@ -16,12 +16,6 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-func (t *turns) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.all
-}
-
 // A tenant that has many viewers waiting holds up another's by one read at most; its
 // own come in the order in which they came.
 func TestTenantsTakeTurns(t *testing.T) {

@@ -1,0 +1,25 @@
+package stream
+
+// Holdings are what a hub has in memory for viewers: nothing, when nobody is there and
+// the sessions that lingered are forgotten.
+type Holdings struct {
+	Parked  int   // viewers without a goroutine
+	Topics  int   // sessions watched
+	Rings   int64 // about bytes of their latest events
+	Reading int   // viewers that read the log, or wait for their turn to
+	Loading int   // loads of large conversations, or of who waits for a turn to
+	Told    int64 // bytes of large conversations that clients have not taken yet
+}
+
+// Holds returns the hub's holdings.
+func (h *Hub) Holds() Holdings {
+	return Holdings{Parked: h.Parked(), Topics: h.Topics(), Rings: h.rings.used.Load(),
+		Reading: h.pages.count(), Loading: h.loads.turns.count(), Told: h.loads.told.Used()}
+}
+
+// count is how many have a turn or wait for one.
+func (t *turns) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all
+}
