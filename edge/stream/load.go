@@ -33,10 +33,11 @@ const smallFold = 64 << 10
 // ErrCrowded: a large conversation can neither be loaded nor told now.
 var ErrCrowded = errors.New("too many large conversations are being read at this edge; try again, or another one")
 
-// atOnce is how many folds are made at once, one for each processor and for each 64 MiB
-// of memory: to make one takes several times the size of the conversation.
+// atOnce is how many folds are made at once: a few for each processor, since a load waits
+// for its stores half of the time, but no more than one for each 64 MiB of memory: to make
+// one takes several times the size of the conversation.
 func atOnce(memory int64) int {
-	n := runtime.GOMAXPROCS(0)
+	n := 4 * runtime.GOMAXPROCS(0)
 	if memory > 0 {
 		n = min(n, max(1, int(memory>>26)))
 	}
