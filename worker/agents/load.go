@@ -60,7 +60,7 @@ func descriptions(fsys fs.FS, entries []fs.DirEntry) map[string]string {
 		if !isAgentFile(e) {
 			continue
 		}
-		if b, err := fs.ReadFile(fsys, e.Name()); err == nil && yaml.Unmarshal(b, &f) == nil {
+		if b, err := fs.ReadFile(fsys, e.Name()); err == nil && read(b, &f) == nil {
 			about[f.Name] = f.Description
 		}
 	}
@@ -74,7 +74,7 @@ func loadFile(fsys fs.FS, name, where string, about map[string]string) (agent.De
 		return agent.Definition{}, fmt.Errorf("agent file %s: %w", where, err)
 	}
 	var f file
-	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+	if err := read(b, &f, yaml.Strict()); err != nil {
 		return agent.Definition{}, fmt.Errorf("%s%s", where, placed(strings.TrimSpace(yaml.FormatError(err, false, true))))
 	}
 	doc, err := parser.ParseBytes(b, 0)
@@ -84,6 +84,16 @@ func loadFile(fsys fs.FS, name, where string, about map[string]string) (agent.De
 	c := &checker{fsys: fsys, path: where, doc: doc, about: about}
 	d := c.definition(f)
 	return d, errors.Join(c.errs...)
+}
+
+// read reads YAML. Its reader panics at some of what is none.
+func read(b []byte, into any, opts ...yaml.DecodeOption) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("this is no YAML: %v", p)
+		}
+	}()
+	return yaml.UnmarshalWithOptions(b, into, opts...)
 }
 
 // placed writes the parser's "[line:column] what" as ":line: what".

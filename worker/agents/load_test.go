@@ -35,6 +35,7 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
 		"unknown field":     {"name: x\nmodle: {}\n", `bad.yaml:2: unknown field "modle"`},
 		"broken yaml":       {"name: [x\n", "bad.yaml"},
+		"a tag of nothing":  {"name: x\ntools:\n  ! w", "bad.yaml"},
 		"no name":           {"model: {provider: openai, name: m}\n", "bad.yaml:1: name: missing"},
 		"provider":          {"name: x\nmodel:\n  provider: acme\n  name: m\n", `bad.yaml:3: model.provider: "acme" is none of openai, anthropic, scripted`},
 		"model name":        {"name: x\nmodel:\n  provider: openai\n", "model.name: missing"},

@@ -189,7 +189,10 @@ func FuzzDelta(f *testing.F) {
 	f.Add([]byte(`{"message_id":"m","delta":"\"}"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var want event.TextDeltaData
-		valid := json.Unmarshal(data, &want) == nil
+		var of struct {
+			MessageID *string `json:"message_id"`
+		}
+		valid := json.Unmarshal(data, &want) == nil && json.Unmarshal(data, &of) == nil && of.MessageID != nil
 		list := agui.Dialect{}.Event(event.Event{Type: event.TextDelta, Data: data}, nil, dialect.Client)
 		if !valid {
 			return // such data is not stored

@@ -108,13 +108,23 @@ func Load(path string) (*Script, error) {
 // Parse reads a script. What is wrong with it is an *Error with line and column.
 func Parse(text []byte) (*Script, error) {
 	var s Script
-	if err := yaml.UnmarshalWithOptions(text, &s, yaml.Strict()); err != nil {
+	if err := read(text, &s); err != nil {
 		return nil, located(err)
 	}
 	if err := s.check(text); err != nil {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// read reads YAML. Its reader panics at some of what is none.
+func read(text []byte, s *Script) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("this is no YAML: %v", p)
+		}
+	}()
+	return yaml.UnmarshalWithOptions(text, s, yaml.Strict())
 }
 
 // located takes the place out of an error of the YAML reader.

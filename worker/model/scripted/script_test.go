@@ -58,6 +58,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(demo(f))
+	f.Add([]byte("branches:\n  ! w"))
 	f.Add([]byte("steps: [{text: a, calls: [{name: b, args: {c: [1, {d: '{{.Input}}'}]}}]}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
