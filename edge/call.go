@@ -41,7 +41,7 @@ type call struct {
 	// The connection.
 	parks  bool     // it can be taken over from its HTTP server
 	closes bool     // the client wants it closed after the answer
-	gone   func()   // called when the client has gone; nil unless closes
+	gone   func()   // called when the client has gone, of one that closes
 	old    bool     // HTTP/1.0: its end is the end of the body
 	conn   net.Conn // nil unless old
 
@@ -154,27 +154,8 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // around wraps all routes: the record, CORS, panics, unknown paths.
 func (s *Server) around(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{id: requestID(r), began: time.Now(), method: r.Method, path: r.URL.Path, client: s.clientOf(r),
-			parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), hub: s.hub}
-		conn := r.Context()
-		if c.closes {
-			conn, c.gone = context.WithCancel(conn)
-			defer c.gone()
-		}
-		if c.old {
-			c.conn = connOf(r)
-			resets(c.conn, true)
-		}
-		ctx, done := detached(conn)
+		c, r, done := s.newCall(w, r)
 		defer done()
-		r = r.WithContext(context.WithValue(ctx, callKey{}, c))
-		dropBody(r)
-		if r.Body != http.NoBody {
-			c.body = s.pace(w, r.Body)
-			r.Body, c.share = c.body, s.bodyShare()
-		}
-		defer c.share.GiveUp()
-		defer func() { c.held.Drop() }()
 		a := &answer{ResponseWriter: w, call: c, takenOver: &s.takenOver,
 			pace: answerPace{timeout: s.hub.WriteTimeout(), ends: r.ProtoMajor == 2}}
 		a.Header().Set("X-Request-Id", c.id)
@@ -185,6 +166,34 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		}
 		mux.ServeHTTP(a, r)
 	})
+}
+
+// newCall returns the call of a request, and the request with the call in its context and
+// a body that is paced and counted. done gives back what the call has.
+func (s *Server) newCall(w http.ResponseWriter, r *http.Request) (c *call, _ *http.Request, done func()) {
+	c = &call{id: requestID(r), began: time.Now(), method: r.Method, path: r.URL.Path, client: s.clientOf(r),
+		parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), gone: func() {}, hub: s.hub}
+	ctx := r.Context()
+	if c.closes {
+		ctx, c.gone = context.WithCancel(ctx)
+	}
+	if c.old {
+		c.conn = connOf(r)
+		resets(c.conn, true)
+	}
+	ctx, attached := detached(ctx)
+	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
+	dropBody(r)
+	if r.Body != http.NoBody {
+		c.body = s.pace(w, r.Body)
+		r.Body, c.share = c.body, s.bodyShare()
+	}
+	return c, r, func() {
+		c.held.Drop()
+		c.share.GiveUp()
+		attached()
+		c.gone()
+	}
 }
 
 // parkable reports whether an answer is in chunks on a connection that carries
