@@ -191,8 +191,9 @@ func FuzzDelta(f *testing.F) {
 		var want event.TextDeltaData
 		var of struct {
 			MessageID *string `json:"message_id"`
+			Delta     *string `json:"delta"`
 		}
-		valid := json.Unmarshal(data, &want) == nil && json.Unmarshal(data, &of) == nil && of.MessageID != nil
+		valid := json.Unmarshal(data, &want) == nil && json.Unmarshal(data, &of) == nil && of.MessageID != nil && of.Delta != nil
 		list := agui.Dialect{}.Event(event.Event{Type: event.TextDelta, Data: data}, nil, dialect.Client)
 		if !valid {
 			return // such data is not stored
