@@ -131,7 +131,7 @@ func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq, 
 	for s.Seq < seq {
 		o := v.topic.look(s.Seq, into[:])
 		if len(o.entries) == 0 {
-			return v.hub.log.CatchTo(ctx, v.topic.key, s, seq, o.head, gate)
+			return v.catchFoldUp(ctx, s, seq, o.head, gate)
 		}
 		for _, e := range o.entries {
 			if e.Seq > seq {
@@ -143,6 +143,18 @@ func (v *Viewer) moveFold(ctx context.Context, s *event.Session, seq event.Seq, 
 		}
 	}
 	return nil
+}
+
+// catchFoldUp applies to a fold the events through seq, from the log. A viewer may have
+// read further there than its topic has come.
+func (v *Viewer) catchFoldUp(ctx context.Context, s *event.Session, seq event.Seq, known eventlog.Head, gate eventlog.Gate) error {
+	if known.Seq < seq {
+		var err error
+		if known, err = v.hub.log.Head(ctx, v.topic.key); err != nil {
+			return err
+		}
+	}
+	return v.hub.log.CatchTo(ctx, v.topic.key, s, seq, known, gate)
 }
 
 // beyond returns a fold that stands at a seq or further on, if there is one.

@@ -324,3 +324,24 @@ func (s *foldedSession) purge(t *testing.T, pos uint64) {
 		t.Fatal(err)
 	}
 }
+
+// A viewer has read further in the log than its topic has heard of: what it is told is
+// told with all that was before.
+func TestAFoldGoesFurtherThanItsTopic(t *testing.T) {
+	list := answers(60)
+	s := newFoldedSession(t, list[:100])
+	v := s.view(t, parts.Dialect{})
+	s.topic.watch.Close() // the rest is lost on its way
+	head, err := s.hub.log.Head(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.hub.log.Writer(key, head)
+	defer w.Close()
+	if _, err := w.Append(list[100:]...); err != nil || w.Sync(t.Context()) != nil {
+		t.Fatal(err)
+	}
+	if fold, err := v.foldAt(t.Context(), 150, nil); err != nil || fold.Seq != 150 {
+		t.Errorf("the fold is %+v, %v", fold, err)
+	}
+}
