@@ -360,6 +360,9 @@ func (r *reading) kinds() (list []dialect.Kind, err error) {
 // restart goes on after a snapshot.
 func (r *reading) restart(seq event.Seq) error {
 	r.due, r.through = nil, seq
+	if r.before.Seq > seq { // it had looked ahead
+		r.before = event.NewSession(r.c.key.Session)
+	}
 	for r.clean.Seq < seq {
 		e, line := r.c.at(r.clean.Seq + 1)
 		seen := r.c.within(e, r.run) && len(r.dialect.Event(e, line, r.audience)) > 0
