@@ -125,7 +125,8 @@ func (n *lag) after(ctx context.Context, progress bool) error {
 }
 
 // direct reads one frame from any replica, or from the leader if that replica does not
-// have it or says nothing.
+// have it or says nothing. ErrNotFound if what is there is not of the session: a stream
+// that was restored gives its positions once more.
 func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) {
 	try, cancel := context.WithTimeout(ctx, replicaTry)
 	msg, err := l.nc.RequestWithContext(try, "$JS.API.DIRECT.GET."+l.stream(k), event.Encode(req))
@@ -134,6 +135,9 @@ func (l *Log) direct(ctx context.Context, k Key, req getRequest) (Frame, error) 
 		return directFrame(k, msg)
 	}
 	m, err := l.leaderGet(ctx, l.stream(k), req)
+	if err == nil && m.Subject != l.subject(k) {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return Frame{}, err
 	}

@@ -97,3 +97,16 @@ func TestRecentFramesThatAreGone(t *testing.T) {
 		}
 	}
 }
+
+// A position that is another session's, as in a stream that was restored under a process
+// which knows the old one, has nothing for this session.
+func TestNoFrameOfAnotherSession(t *testing.T) {
+	l := open(t, Options{})
+	a, b := Key{"default", "a"}, Key{"default", "b"}
+	w := l.Writer(a, Head{})
+	defer w.Close()
+	appendAll(t, w, 1)
+	if f, err := l.frameAt(t.Context(), b, w.Head().Pos); !errors.Is(err, ErrNotFound) {
+		t.Errorf("%v holds event %d of %s: %v", b, f.Last, a, err)
+	}
+}
