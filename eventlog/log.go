@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -149,7 +150,7 @@ func unavailable(err error) error {
 		}
 	}
 	var api *jetstream.APIError
-	if errors.As(err, &api) && api.Code >= 500 && api.ErrorCode != errPerSubject {
+	if errors.As(err, &api) && api.Code >= 500 && !slices.Contains(lasting, api.ErrorCode) {
 		return errors.Join(ErrUnavailable, err)
 	}
 	return err
@@ -165,7 +166,13 @@ const (
 	errNoMessage     = 10037 // for that subject or position
 	errNoSequence    = 10043 // to delete
 	errNotDeleted    = 10057 // for any reason, mostly because it is gone
+	errNotClustered  = 10074 // a server alone has no replicas
+	errBadConfig     = 10052 // such as more replicas than there can be
 )
+
+// lasting are refusals that the server reports as if they were its own trouble, and that
+// do not pass.
+var lasting = []jetstream.ErrorCode{errPerSubject, errNotClustered, errBadConfig}
 
 func apiCode(err error) jetstream.ErrorCode {
 	var api *jetstream.APIError

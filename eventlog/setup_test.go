@@ -2,12 +2,14 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -79,6 +81,45 @@ func TestSetUpWaitsForAllNodes(t *testing.T) {
 	if err := <-opened; err != nil {
 		t.Error(err)
 	}
+}
+
+// What no waiting mends is told at once, and by its cause.
+func TestSetUpDoesNotWaitForWhatLasts(t *testing.T) {
+	for _, c := range []struct {
+		replicas int
+		may      string // publish to
+		want     string
+	}{
+		{3, ">", "non-clustered mode"},
+		{7, ">", "maximum replicas"},
+		{1, "elsewhere", "STREAM.INFO.LOG_0"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := Open(ctx, limited(t, c.may), Options{Replicas: c.replicas})
+		if ctx.Err() != nil || err == nil || errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d replicas, publishing to %s: %v", c.replicas, c.may, err)
+		}
+		cancel()
+	}
+}
+
+// limited connects to a server as a user who may publish to some subjects alone.
+func limited(t *testing.T, may string) *nats.Conn {
+	user := &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{may}}}}
+	srv, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Users: []*server.User{user},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("u", "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
 }
 
 // What the server says decides whether it is worth to wait.

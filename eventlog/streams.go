@@ -150,7 +150,7 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 func (l *Log) patiently(ctx context.Context, try func(ctx context.Context) error) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		short, cancel := context.WithTimeout(ctx, setUpTry)
-		err := try(short)
+		err := l.forbidden(try(short))
 		cancel()
 		if !passes(err) || ctx.Err() != nil {
 			return err
@@ -162,6 +162,15 @@ func (l *Log) patiently(ctx context.Context, try func(ctx context.Context) error
 			return err
 		}
 	}
+}
+
+// forbidden is why a request got no answer, if that is what the connection's user may do:
+// the server drops the request, and tells the connection why.
+func (l *Log) forbidden(err error) error {
+	if why := l.nc.LastError(); errors.Is(err, context.DeadlineExceeded) && errors.Is(why, nats.ErrPermissionViolation) {
+		return why
+	}
+	return err
 }
 
 // passes reports whether an error is over when the cluster is complete. A node that has
