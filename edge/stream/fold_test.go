@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -343,5 +344,61 @@ func TestAFoldGoesFurtherThanItsTopic(t *testing.T) {
 	}
 	if fold, err := v.foldAt(t.Context(), 150, nil); err != nil || fold.Seq != 150 {
 		t.Errorf("the fold is %+v, %v", fold, err)
+	}
+}
+
+// needy counts how often it is asked whether an event needs the session before it.
+type needy struct {
+	parts.Dialect
+	asked *atomic.Int64
+}
+
+func (d needy) Folds(e event.Event) bool {
+	folds := d.Dialect.Folds(e)
+	if folds {
+		d.asked.Add(1)
+	}
+	return folds
+}
+
+// The log is away when a viewer needs the session before an event that the ring has: its
+// stream goes on when the log is there again.
+func TestAStreamOutlivesTheLogThatItsFoldNeeds(t *testing.T) {
+	c := testservers.NATS(t, 1)
+	nc, err := eventlog.Connect(c.URL(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(t, l)
+	list := answers(40)
+	for _, part := range [][]event.Event{list[:60], list[60:]} { // the ring begins with the second one
+		if _, err := w.Append(part...); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := needy{asked: new(atomic.Int64)}
+	v, err := newHub(t, l, Options{}).View(t.Context(), Request{Key: key, After: Position{Seq: w.Head().Seq - 5}, RunID: "r", Dialect: d, Transport: SSE{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	write(t, w, event.RunCompleted)
+	await(t, "the run's end", func() bool { return v.topic.look(0, nil).head.Seq == w.Head().Seq })
+	c.Stop()
+	await(t, "the loss of the connection", func() bool { return !nc.IsConnected() })
+	served := make(chan error, 1)
+	go func() { served <- v.Serve(t.Context(), httptest.NewRecorder()) }()
+	await(t, "another try", func() bool { return d.asked.Load() > 4 || len(served) > 0 })
+	c.Start()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }

@@ -152,12 +152,15 @@ func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head) (
 	return v.present(ctx, out, list)
 }
 
-// present shows events; a client for whom the session before them is no longer
-// known starts from a snapshot.
+// present shows events, as far as the session before them is known; a client for whom it
+// is no longer known starts from a snapshot.
 func (v *Viewer) present(ctx context.Context, out *output, list []*entry) (verdict, error) {
 	how, err := v.show(ctx, out, list)
-	if errors.Is(err, eventlog.ErrGone) {
+	switch {
+	case errors.Is(err, eventlog.ErrGone):
 		return v.reset(ctx, out)
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return down, nil
 	}
 	return how, err
 }
@@ -218,6 +221,9 @@ const pause = 250 * time.Millisecond
 // pause waits until the log may be there again.
 func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
 	if err := v.settle(out); err != nil {
+		return err
+	}
+	if err := v.flush(out); err != nil {
 		return err
 	}
 	again := make(chan struct{})
