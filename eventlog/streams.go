@@ -136,6 +136,9 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			s, err = l.js.CreateStream(ctx, want)
 		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was first, with other replicas
+			s, err = l.js.Stream(ctx, want.Name)
+		}
 		return err
 	})
 	if err != nil {
