@@ -107,3 +107,24 @@ func TestListsOfConversationsEnd(t *testing.T) {
 		t.Errorf("two threads of more than 4 MiB: %+v", both)
 	}
 }
+
+// One stream tells more conversations than there is room for at a time: one after the other.
+func TestSnapshotsOfManySessionsHaveRoomInTurn(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{Stream: stream.Options{ToldBytes: 2 << 20, LoadWait: 100 * time.Millisecond}})
+	const sessions = 6
+	for i := range sessions {
+		w := s.scribe("default", fmt.Sprint("s", i))
+		w.write(started("r"))
+		for range 12 { // 400 KiB; a tenant has 1 MiB
+			w.write(said("r", strings.Repeat("x", 32<<10)))
+		}
+	}
+	whole := string(e.get(200, manyURL(sessions, "&snapshot=1&follow=0")))
+	if n := strings.Count(whole, "event: snapshot"); n != sessions {
+		t.Errorf("%d snapshots of %d", n, sessions)
+	}
+	if n := e.refusals("conversations"); n != 0 {
+		t.Errorf("the metrics tell of %v refusals", n)
+	}
+}

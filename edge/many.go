@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,10 +98,13 @@ func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
 	return req, nil
 }
 
-// viewAll subscribes to all sessions, or to none.
+// viewAll subscribes to all sessions, or to none. Of their snapshots only the first is
+// taken before the answer begins, so that an edge that has no room for any says so. All
+// at once they might never have room: each would wait for one that is not sent before.
 func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.Positions, base stream.Request) ([]*stream.Viewer, error) {
 	c.note("sessions", strconv.Itoa(len(ids)))
 	viewers := make([]*stream.Viewer, len(ids))
+	first := slices.Index(at.At, stream.Position{})
 	g, ctx := errgroup.WithContext(ctx) // what fails for one session is not waited for in the others
 	g.SetLimit(16)
 	for i, id := range ids {
@@ -115,6 +119,7 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 			req := base
 			req.Key, req.After = k, at.At[i]
 			req.Snapshot = base.Snapshot && req.After == stream.Position{} // else the client has one, or what it would tell
+			req.Later = i != first
 			v, err := s.view(ctx, req)
 			if err != nil {
 				return err

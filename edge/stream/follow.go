@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -34,6 +35,11 @@ func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdic
 	v.shownAt = v.hub.clock()
 	if err := out.put(v.view.transport.Hello(out.buffer())); err != nil {
 		return over, err
+	}
+	if v.req.Later && v.req.Snapshot {
+		if err := v.takeSnapshot(ctx, dialect.Snapshot); err != nil {
+			return over, err
+		}
 	}
 	if err := v.sendSnapshot(out); err != nil {
 		return over, err

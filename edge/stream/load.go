@@ -53,8 +53,9 @@ func (l *loads) init(o *Options) {
 // A Hold is what a request that answers with a whole conversation has in memory. It is
 // used by one goroutine at a time. The zero Hold counts nothing.
 type Hold struct {
-	share room.Share
-	turn  func() // nil: it has none
+	share   room.Share
+	turn    func() // nil: it has none
+	patient bool   // waits for room and a turn as long as its context does
 }
 
 // Hold returns one for an answer to a tenant. Drop it.
@@ -78,6 +79,8 @@ func (h *Hold) Drop() {
 		h.endTurn()
 	}
 }
+
+func (h *Hold) hasTurn() bool { return h != nil && h.turn != nil }
 
 func (h *Hold) endTurn() {
 	if h.turn != nil {
@@ -115,7 +118,7 @@ type entrance struct {
 // viewer that has a turn already needs no second one, for which it could wait in vain.
 func (v *Viewer) entrance() *entrance {
 	hold := &Hold{}
-	if v.kept != nil && v.kept.turn != nil {
+	if v.kept.hasTurn() {
 		hold.turn = func() {}
 	}
 	return &entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: hold}
@@ -125,6 +128,9 @@ func (v *Viewer) entrance() *entrance {
 func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if bytes <= smallFold || e.hold.turn != nil {
 		return nil
+	}
+	if e.hold.patient {
+		return e.enter(ctx, int64(bytes))
 	}
 	return e.hub.patiently(ctx, func(ctx context.Context) error { return e.enter(ctx, int64(bytes)) })
 }

@@ -3,9 +3,14 @@ package stream
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/event"
 )
 
 // crowd is a hub for large conversations that one can be loaded of at once.
@@ -90,4 +95,51 @@ func TestNobodyWaitsForHimself(t *testing.T) {
 			t.Errorf("the turn was not given back: %v", err)
 		}
 	})
+}
+
+// A viewer that has the only turn for what its encoder keeps, and has to begin again with a snapshot, does not wait for
+// itself.
+func TestASnapshotReplacesWhatIsKept(t *testing.T) {
+	l := openLog(t)
+	fill(t, l, of(event.RunStarted, event.RunStartedData{Agent: "demo", Attempt: 1}), said(strings.Repeat("x", 200<<10)))
+	h := newHub(t, l, Options{Memory: 64 << 20, LoadWait: 50 * time.Millisecond})
+	v, err := h.View(t.Context(), Request{Key: key, Dialect: native.Dialect{}, Transport: NDJSON{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	v.kept = h.Hold(key.Tenant)
+	gate := entrance{hub: h, tenant: key.Tenant, hold: v.kept}
+	if err := gate.pass(t.Context(), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.takeSnapshot(t.Context(), dialect.Reset); err != nil {
+		t.Error(err)
+	}
+}
+
+// A viewer that has the only turn gives it to the one that needs it to be done with the folds, for which this one waits.
+func TestWhoWaitsForFoldsHasNoTurn(t *testing.T) {
+	h := crowd()
+	h.loads.wait = 10 * time.Second
+	v := &Viewer{hub: h, topic: &topic{hub: h}, kept: h.Hold("a")}
+	if err := h.gate(v.kept).pass(t.Context(), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	f := &v.topic.fold
+	f.mu.Lock()
+	f.folds = []*event.Session{event.NewSession("s")}
+	done := make(chan error)
+	go func() {
+		_, err := v.descends(t.Context(), &entry{Event: event.Event{Seq: 1, RunID: "sub"}})
+		done <- err
+	}()
+	other := &Hold{}
+	err := h.gate(other).pass(t.Context(), 1<<20)
+	other.Drop()
+	f.mu.Unlock()
+	if err := errors.Join(err, <-done); err != nil {
+		t.Error(err)
+	}
+	f.drop.Stop()
 }

@@ -32,7 +32,9 @@ func (s *snapshot) size() (n int) {
 // is no room for it.
 func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind) error {
 	v.dropSnapshot()
+	v.kept.Drop() // the snapshot replaces it; kept, it could be what there is no turn or room for
 	hold := v.hub.Hold(v.req.Key.Tenant)
+	hold.patient = v.req.Later
 	s, head, err := v.hub.Load(ctx, v.req.Key, hold)
 	if err != nil {
 		return err

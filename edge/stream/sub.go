@@ -35,7 +35,12 @@ func (v *Viewer) mine(ctx context.Context, e *entry) (bool, error) {
 // descends follows the parents of an event's run.
 func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
 	f := &v.topic.fold
-	f.mu.Lock()
+	if !f.mu.TryLock() {
+		if v.kept.hasTurn() {
+			v.kept.Drop() // who has the folds may wait for it
+		}
+		f.mu.Lock()
+	}
 	defer f.mu.Unlock()
 	v.topic.keepFold()
 	s := f.beyond(e.Seq - 1) // whose a run is does not change

@@ -21,6 +21,7 @@ type Request struct {
 	Begins    event.Seq // the run's events are known to come after this one; 0: nothing is known
 	Since     time.Time // when the run was accepted, for heartbeats before it starts
 	Snapshot  bool      // begin with a snapshot of the session as it is now; After does not count
+	Later     bool      // take that snapshot in Serve and not in Prepare, as soon as there is room for it
 	Catchup   Catchup   // how to tell what was missed; empty: Events
 	NoFollow  bool      // end at the head that the log has when the stream begins
 	Audience  dialect.Audience
@@ -151,6 +152,9 @@ func (v *Viewer) Prepare(ctx context.Context) (over bool, err error) {
 
 func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 	if v.req.Snapshot {
+		if v.req.Later {
+			return false, nil
+		}
 		return false, v.takeSnapshot(ctx, dialect.Snapshot)
 	}
 	head, err := v.head(ctx)
