@@ -76,7 +76,8 @@ func (o *output) endWith(ctx context.Context) (stop func()) {
 
 // newChunkedOutput writes the rest of a body to a connection that was taken over.
 func newChunkedOutput(conn net.Conn, timeout time.Duration) *output {
-	return &output{w: conn, flusher: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true}
+	return &output{w: conn, flusher: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true,
+		hurry: func(within time.Duration) { _ = conn.SetWriteDeadline(time.Now().Add(within)) }}
 }
 
 // buffer is where the next message is appended; put takes it back.

@@ -143,9 +143,8 @@ func (p *Parked) run() {
 	}
 	ctx, cancel := p.rise()
 	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetWriteDeadline(time.Unix(1, 0)) })
 	how, err := p.resume(ctx)
-	if !stop() {
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil || how == over {
@@ -162,6 +161,7 @@ func (p *Parked) run() {
 func (p *Parked) resume(ctx context.Context) (verdict, error) {
 	out := newChunkedOutput(p.conn, p.v.hub.opts.WriteTimeout)
 	defer out.release()
+	defer out.endWith(ctx)()
 	defer func() { p.written += out.written }()
 	if len(p.unsent) > 0 {
 		if err := out.hand(p.unsent); err != nil {

@@ -510,3 +510,54 @@ func TestChunks(t *testing.T) {
 		}
 	}
 }
+
+// A meddled connection has something happen before the first time that a write is given.
+type meddled struct {
+	net.Conn
+	given   atomic.Bool
+	happens func()
+	set     chan struct{} // gets each later time that is set
+}
+
+func (c *meddled) SetWriteDeadline(at time.Time) error {
+	first := !c.given.Swap(true)
+	if first {
+		c.happens()
+		<-c.set
+	}
+	err := c.Conn.SetWriteDeadline(at)
+	if !first {
+		select {
+		case c.set <- struct{}{}:
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return err
+}
+
+// A stream that has to end just when a client that reads nothing is given its time for a write does not wait that long.
+func TestAnEndThatMeetsAWriteIsNotForgotten(t *testing.T) {
+	l := openLog(t)
+	h := newHub(t, l, Options{WriteTimeout: 20 * time.Second})
+	fill(t, l, said("x"))
+	v, err := h.View(t.Context(), Request{Key: key, Dialect: native.Dialect{}, Transport: NDJSON{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there := net.Pipe()
+	defer there.Close()
+	why, ended := errors.New("drained"), make(chan error, 1)
+	p := &Parked{v: v, unsent: []byte("x"), over: func(_ int64, err error) { ended <- err }}
+	p.conn = &meddled{Conn: here, set: make(chan struct{}), happens: func() { p.leave(why) }}
+	go p.run()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, why) {
+			t.Error(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("the write was given all of its time")
+		there.Close()
+		<-ended
+	}
+}
