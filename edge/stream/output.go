@@ -152,10 +152,13 @@ func (o *output) write() error {
 	if size == 0 {
 		return nil
 	}
-	err := o.hand(b)
-	o.empty()
 	o.written += int64(size)
-	return err
+	if err := o.hand(b); err != nil {
+		o.buf = nil // HTTP/2 may still be reading it: it is nobody else's
+		return err
+	}
+	o.empty()
+	return nil
 }
 
 // hand writes what take returned.
