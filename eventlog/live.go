@@ -66,7 +66,8 @@ func dispatch(k Key, m *nats.Msg, frame func(Frame), beat func(Beat)) {
 type Live struct {
 	log     *Log
 	msgs    chan *nats.Msg
-	fillers chan struct{} // bounds how many gaps are filled at once
+	fillers chan struct{}   // bounds how many gaps are filled at once
+	askers  []chan struct{} // and, for each partition, how many ask for a head: its leader may say nothing for long
 
 	mu      sync.Mutex
 	watches map[string]*Watch // by live subject
@@ -76,9 +77,16 @@ type Live struct {
 // beyond that is dropped and found again through the chain of frames.
 const liveBuffer = 1 << 14
 
+// atOnce is how many gaps are filled at once, and how many heads of a partition asked for.
+const atOnce = 16
+
 // NewLive returns the follower of a process. Run it.
 func (l *Log) NewLive() *Live {
-	return &Live{log: l, msgs: make(chan *nats.Msg, liveBuffer), fillers: make(chan struct{}, 16), watches: map[string]*Watch{}}
+	lv := &Live{log: l, msgs: make(chan *nats.Msg, liveBuffer), fillers: make(chan struct{}, atOnce), watches: map[string]*Watch{}}
+	for range l.opts.Partitions {
+		lv.askers = append(lv.askers, make(chan struct{}, atOnce))
+	}
+	return lv
 }
 
 // Run dispatches until ctx ends. After every reconnect, and when messages were

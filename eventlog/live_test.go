@@ -3,11 +3,13 @@ package eventlog
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/runlog-dev/runlog/event"
@@ -233,4 +235,44 @@ func TestASlowConsumerMissesNothing(t *testing.T) {
 	}
 	close(c.gate)
 	checkDense(t, c.await(t, n), 1, n)
+}
+
+// The leader of a partition says nothing, while many watches ask it for their heads, as
+// after a reconnect: gaps in other partitions are filled meanwhile.
+func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
+	l, err := Open(t.Context(), limited(t, server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.LOG_0"}}), Options{Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lv := l.NewLive() // which does not run: all live frames are lost
+	healthy := Key{"t", "healthy"}
+	for i := 0; healthy.partition(2) != 1; i++ {
+		healthy.Session = fmt.Sprint("healthy", i)
+	}
+	c := newCollector()
+	w, err := lv.Watch(t.Context(), healthy, c, fromNothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for i := range 500 { // half a minute for those of partition 0
+		stuck, err := lv.subscribe(Key{"t", fmt.Sprint("s", i)}, newCollector())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stuck.Close()
+		if stuck.key.partition(2) == 0 {
+			go stuck.fill()
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); l.nc.LastError() == nil; time.Sleep(time.Millisecond) { // a request was dropped
+		if time.Now().After(deadline) {
+			t.Fatal("no head is asked for")
+		}
+	}
+	writer := l.Writer(healthy, Head{})
+	defer writer.Close()
+	appendAll(t, writer, 3)
+	w.Check()
+	checkDense(t, c.await(t, 3), 1, 3)
 }

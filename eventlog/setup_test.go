@@ -96,7 +96,7 @@ func TestSetUpDoesNotWaitForWhatLasts(t *testing.T) {
 		{1, "elsewhere", "STREAM.INFO.LOG_0"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err := Open(ctx, limited(t, c.may), Options{Replicas: c.replicas})
+		_, err := Open(ctx, limited(t, server.SubjectPermission{Allow: []string{c.may}}), Options{Replicas: c.replicas})
 		if ctx.Err() != nil || err == nil || errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d replicas, publishing to %s: %v", c.replicas, c.may, err)
 		}
@@ -104,9 +104,10 @@ func TestSetUpDoesNotWaitForWhatLasts(t *testing.T) {
 	}
 }
 
-// limited connects to a server as a user who may publish to some subjects alone.
-func limited(t *testing.T, may string) *nats.Conn {
-	user := &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{may}}}}
+// limited connects to a server as a user who may not publish everything: what he may not
+// is answered by nobody.
+func limited(t *testing.T, publish server.SubjectPermission) *nats.Conn {
+	user := &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &publish}}
 	srv, err := server.NewServer(&server.Options{
 		DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Users: []*server.User{user},
 	})
@@ -115,7 +116,8 @@ func limited(t *testing.T, may string) *nats.Conn {
 	}
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("u", "p"))
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("u", "p"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // says what he may not
 	if err != nil {
 		t.Fatal(err)
 	}

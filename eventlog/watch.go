@@ -224,13 +224,7 @@ func (w *Watch) filled(err error) bool {
 
 // fillOnce delivers what the log holds after the last delivered frame.
 func (w *Watch) fillOnce() error {
-	select {
-	case w.home.fillers <- struct{}{}:
-		defer func() { <-w.home.fillers }()
-	case <-w.ctx.Done():
-		return w.ctx.Err()
-	}
-	head, err := w.home.log.Head(w.ctx, w.key)
+	head, err := w.askHead()
 	if err != nil {
 		return err
 	}
@@ -238,9 +232,14 @@ func (w *Watch) fillOnce() error {
 	if anew(from, head) {
 		return fmt.Errorf("watch %s: event %d was there, and the log ends at %d: %w", w.key, from.Seq, head.Seq, ErrGone)
 	}
-	if head.Seq < from.Seq {
-		return nil // the leader knows less than the watch
+	if head.Seq <= from.Seq {
+		return nil // nothing is missing, or the leader knows less than the watch
 	}
+	done, err := w.turn(w.home.fillers)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for f, err := range w.home.log.readAfter(w.ctx, w.key, from, head) {
 		if err != nil {
 			return err
@@ -255,6 +254,26 @@ func (w *Watch) fillOnce() error {
 		return fmt.Errorf("watch %s: what comes after event %d does not follow it: %w", w.key, at.Seq, ErrGone)
 	}
 	return w.ctx.Err()
+}
+
+// askHead reads the head of the log. A partition without a leader holds up none of another.
+func (w *Watch) askHead() (Head, error) {
+	done, err := w.turn(w.home.askers[w.key.partition(len(w.home.askers))])
+	if err != nil {
+		return Head{}, err
+	}
+	defer done()
+	return w.home.log.Head(w.ctx, w.key)
+}
+
+// turn waits for one of the places that turns has. Give it back.
+func (w *Watch) turn(turns chan struct{}) (done func(), err error) {
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-w.ctx.Done():
+		return nil, w.ctx.Err()
+	}
 }
 
 // anew reports whether a session's log was emptied since it ended at from, by the head
