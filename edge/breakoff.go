@@ -12,6 +12,10 @@ import (
 // too: nginx as most write it speaks HTTP/1.0 to the edge, and passes what looks whole
 // on as whole.
 
+// lengthTold is how large an answer may be, in bytes, of which net/http tells the length
+// by itself. A larger one has to have left before its connection may end as usual.
+const lengthTold = 2048
+
 type connKey struct{}
 
 // withConn keeps a connection for connOf.

@@ -249,6 +249,9 @@ func (s *Server) conclude(w *answer, c *call) {
 		return
 	}
 	s.record(c)
+	if thrown == nil && c.old && c.bytes > lengthTold && w.FlushError() != nil {
+		thrown = http.ErrAbortHandler
+	}
 	if w.unsaid != nil {
 		w.unsaid.end(thrown == nil, s.hub.WriteTimeout())
 	}
