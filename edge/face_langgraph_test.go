@@ -2,13 +2,17 @@ package edge_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
+	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // Whoever knows another tenant's ids learns nothing: its threads are empty ones.
@@ -148,4 +152,43 @@ func FuzzLangGraphInput(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A client that leaves as soon as it has read that its run waits for it has not left the
+// run: on_disconnect says nothing of it.
+func TestLangGraphClientsMayLeaveBehindTheEnd(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{})
+	s.work()
+	until := event.At(time.Now().Add(time.Hour))
+	left := map[eventlog.Key]string{}
+	for i := range 200 {
+		thread := fmt.Sprint("thread-", i)
+		l := newListener(t, e.do("POST", "/langgraph/threads/"+thread+"/runs/stream",
+			`{"assistant_id":"demo","input":{"messages":[{"type":"human","content":"hold"}]},"stream_mode":["updates"],"on_disconnect":"cancel"}`))
+		runID := as[struct {
+			RunID string `json:"run_id"`
+		}](t, []byte(l.must().data)).RunID
+		w := s.scribe("default", thread)
+		waitFor(t, func() bool {
+			fold, _, err := s.log.Load(t.Context(), w.k)
+			return err == nil && fold.Run(runID) != nil && fold.Run(runID).Status == event.Running
+		})
+		w = s.scribe("default", thread)
+		w.write(of(runID, event.BudgetExceeded, event.BudgetExceededData{Kind: "steps", Limit: 5, Used: 5}),
+			of(runID, event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Previous: event.Running, Reason: "budget", ExpiresAt: &until}))
+		for !strings.Contains(l.must().data, "__interrupt__") {
+		}
+		l.close()
+		left[w.k] = runID
+	}
+	e.stop()
+	<-e.ended
+	for k, runID := range left {
+		fold, _, err := s.log.Load(t.Context(), k)
+		waiting, inboxErr := s.log.Inbox(t.Context(), k)
+		if err != nil || inboxErr != nil || len(waiting) > 0 || fold.Run(runID).Status != event.WaitingApproval {
+			t.Errorf("%s: %s, %d commands wait; %v %v", k, fold.Run(runID).Status, len(waiting), err, inboxErr)
+		}
+	}
 }

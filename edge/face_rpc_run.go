@@ -256,7 +256,7 @@ func (s *Server) rpcFollow(w http.ResponseWriter, r *http.Request, c *call, q *r
 	ref := p.ref()
 	s.nameRun(w, c, ref)
 	err = s.serve(ctx, w, c, v, req)
-	if f.untilGone && left(r.Context()) {
+	if err != nil && f.untilGone && left(r.Context()) {
 		s.cancelWithClient(r.Context(), c, ref, p.key.Tenant)
 	}
 	if err != nil {

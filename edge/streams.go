@@ -61,7 +61,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req str
 type starting struct {
 	start func(context.Context) error // places the command
 	name  func()                      // says in headers where the run is
-	gone  func()                      // what it means that the client leaves; nil: nothing
+	gone  func()                      // what it means that the client leaves before the end; nil: nothing
 }
 
 // startStream starts a run and streams it: subscribed first, so that nothing is
@@ -85,7 +85,7 @@ func (s *Server) startStream(w http.ResponseWriter, r *http.Request, c *call, re
 		return s.serveLast(ctx, w, c, v, req)
 	}
 	err = s.serve(ctx, w, c, v, req)
-	if left(r.Context()) {
+	if err != nil && left(r.Context()) { // who leaves behind the end has all of it
 		run.gone()
 	}
 	return err
