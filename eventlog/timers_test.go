@@ -77,7 +77,7 @@ func TestAnAlarmPlacesTheTicketThatIsMissing(t *testing.T) {
 		t.Errorf("an alarm passes for a timer: %v, %v", timed, err)
 	}
 	go keepTime(t.Context(), l)
-	eventuallyRung(t, l, lost)
+	eventuallyRung(t, l, held)
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +92,15 @@ func TestAnAlarmPlacesTheTicketThatIsMissing(t *testing.T) {
 	}
 }
 
-// eventuallyRung keeps the ticket until an alarm has gone off in vain and been set
-// again.
-func eventuallyRung(t *testing.T, l *Log, k Key) {
+// eventuallyRung keeps the ticket, as its holder does, until an alarm has gone off in vain
+// and been set again.
+func eventuallyRung(t *testing.T, l *Log, held *Ticket) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		_, err := l.leaderGet(t.Context(), timersStream, getRequest{LastBy: timerSubject(k, alarmed+"again")})
+		if err := held.KeepAlive(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := l.leaderGet(t.Context(), timersStream, getRequest{LastBy: timerSubject(held.Key, alarmed+"again")})
 		if err == nil {
 			return
 		}
