@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/runlog-dev/runlog/artifacts"
 	"github.com/runlog-dev/runlog/catalog"
 	"github.com/runlog-dev/runlog/edge"
@@ -58,10 +60,16 @@ func (s *site) open(opts eventlog.Options) *eventlog.Log {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(nc.Close)
-	l, err := eventlog.Open(s.t.Context(), nc, opts)
+	return openOn(s.t, nc, opts)
+}
+
+// openOn opens a log on a connection, which is closed with the test.
+func openOn(t testing.TB, nc *nats.Conn, opts eventlog.Options) *eventlog.Log {
+	t.Helper()
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, opts)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return l
 }

@@ -95,14 +95,14 @@ func TestSnapshotAndItsTail(t *testing.T) {
 	}
 }
 
-// purge removes what the log holds of a session before a seq.
-func (s *site) purge(session string, before event.Seq) {
+// logStream is where the log is stored.
+func (s *site) logStream() jetstream.Stream {
 	s.t.Helper()
 	nc, err := s.nats.Connect()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer nc.Close()
+	s.t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		s.t.Fatal(err)
@@ -111,6 +111,13 @@ func (s *site) purge(session string, before event.Seq) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return str
+}
+
+// purge removes what the log holds of a session before a seq.
+func (s *site) purge(session string, before event.Seq) {
+	s.t.Helper()
+	str := s.logStream()
 	k := eventlog.Key{Tenant: "default", Session: session}
 	head, err := s.log.Head(s.t.Context(), k)
 	if err != nil {

@@ -228,12 +228,7 @@ func TestManySessionsAreRefusedWithTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
-	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := (&site{t: t}).edgeOn(l, edge.Options{})
+	e := (&site{t: t}).edgeOn(openOn(t, nc, eventlog.Options{}), edge.Options{})
 	e.get(404, "/v1/stream?session=none")
 	way.Stall()
 	asked := since(nc)

@@ -18,20 +18,7 @@ import (
 // purgeWhole removes all that the log holds of a session.
 func (s *site) purgeWhole(session string) {
 	s.t.Helper()
-	nc, err := s.nats.Connect()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	str, err := js.Stream(s.t.Context(), "LOG_0")
-	if err == nil {
-		err = str.Purge(s.t.Context(), jetstream.WithPurgeSubject("log.0.default."+session))
-	}
-	if err != nil {
+	if err := s.logStream().Purge(s.t.Context(), jetstream.WithPurgeSubject("log.0.default."+session)); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -19,12 +19,7 @@ func (s *site) counted() (*edgeNode, func() uint64) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(nc.Close)
-	l, err := eventlog.Open(s.t.Context(), nc, eventlog.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return s.edgeOn(l, edge.Options{Stream: stream.Options{CheckHead: time.Hour}}), since(nc)
+	return s.edgeOn(openOn(s.t, nc, eventlog.Options{}), edge.Options{Stream: stream.Options{CheckHead: time.Hour}}), since(nc)
 }
 
 // since counts the messages that were sent since it was called last.

@@ -53,15 +53,7 @@ type foldedSession struct {
 
 func newFoldedSession(t *testing.T, list []event.Event) *foldedSession {
 	t.Helper()
-	nc, err := eventlog.Connect(testservers.NATS(t, 1).URL(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, nc := dialLog(t, testservers.NATS(t, 1).URL())
 	h := newHub(t, l, Options{})
 	s := &foldedSession{h, nil, nc}
 	s.topic = s.view(t, native.Dialect{}).topic
@@ -365,15 +357,7 @@ func (d needy) Folds(e event.Event) bool {
 // stream goes on when the log is there again.
 func TestAStreamOutlivesTheLogThatItsFoldNeeds(t *testing.T) {
 	c := testservers.NATS(t, 1)
-	nc, err := eventlog.Connect(c.URL(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, nc := dialLog(t, c.URL())
 	w := newWriter(t, l)
 	list := answers(40)
 	for _, part := range [][]event.Event{list[:60], list[60:]} { // the ring begins with the second one

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -16,15 +15,7 @@ import (
 func TestWhoOpensASessionMayLeave(t *testing.T) {
 	c := testservers.NATS(t, 1)
 	way := testservers.StartLossy(t, c.Node(0).Addr())
-	nc, err := eventlog.Connect(way.URL(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, _ := dialLog(t, way.URL())
 	fill(t, l, said("x"))
 	h := newHub(t, l, Options{Linger: time.Hour})
 	way.Stall()

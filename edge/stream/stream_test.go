@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/event"
@@ -33,6 +35,21 @@ func openLog(t testing.TB) *eventlog.Log {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// dialLog opens a log on a server outside of the process.
+func dialLog(t testing.TB, url string) (*eventlog.Log, *nats.Conn) {
+	t.Helper()
+	nc, err := eventlog.Connect(url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	l, err := eventlog.Open(t.Context(), nc, eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, nc
 }
 
 func run(t testing.TB, lv *eventlog.Live) {
