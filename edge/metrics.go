@@ -75,7 +75,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// request counts a request that is over.
 // watch registers gauges of what a hub holds.
 func (m *metrics) watch(reg prometheus.Registerer, hub *stream.Hub) {
 	if reg == nil {
@@ -92,6 +91,7 @@ func (m *metrics) watch(reg prometheus.Registerer, hub *stream.Hub) {
 	gauge("told_bytes", "Large conversations that clients have not taken yet.", func(h stream.Holdings) float64 { return float64(h.Told) })
 }
 
+// request counts a request that is over.
 func (m *metrics) request(c *call, took time.Duration) {
 	route := c.route
 	if route == "" {

@@ -4,23 +4,30 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/runlog-dev/runlog/event"
 )
 
 // Metrics is an Observer that counts for Prometheus. Ids are never labels.
 func Metrics(reg prometheus.Registerer) Observer {
-	queued := seconds("runlog_command_queue_seconds", "From a run's command to its start.")
-	first := seconds("runlog_first_text_seconds", "From a run's start to its first text.")
-	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "runlog_run_seconds", Help: "Length of runs by their end.", Buckets: prometheus.ExponentialBuckets(0.05, 3, 10)}, []string{"status"})
-	tokens := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runlog_tokens_total", Help: "Tokens of ended runs."}, []string{"kind"})
-	rate := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "runlog_output_tokens_per_second", Help: "Output tokens of ended runs over their length.", Buckets: prometheus.ExponentialBuckets(1, 2, 12)})
-	takeovers := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_takeovers_total", Help: "Sessions taken over from a worker that did not let go."})
-	passed := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_passed_total", Help: "Tickets handed on, or back, because the worker does not have the agent."})
-	full := prometheus.NewCounter(prometheus.CounterOpts{Name: "runlog_tickets_held_back_total", Help: "Tickets handed back because their tenant has all the slots it may have."})
-	reg.MustRegister(queued, first, took, tokens, rate, takeovers, passed, full)
+	made := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return made.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	short := prometheus.ExponentialBuckets(0.001, 2.5, 14) // 1 ms to 149 s
+	queued := histogram("runlog_command_queue_seconds", "From a run's command to its start.", short)
+	first := histogram("runlog_first_text_seconds", "From a run's start to its first text.", short)
+	took := made.NewHistogramVec(prometheus.HistogramOpts{Name: "runlog_run_seconds", Help: "Length of runs by their end.",
+		Buckets: prometheus.ExponentialBuckets(0.05, 3, 10)}, []string{"status"})
+	tokens := made.NewCounterVec(prometheus.CounterOpts{Name: "runlog_tokens_total", Help: "Tokens of ended runs."}, []string{"kind"})
+	rate := histogram("runlog_output_tokens_per_second", "Output tokens of ended runs over their length.", prometheus.ExponentialBuckets(1, 2, 12))
+	takeovers := counter("runlog_takeovers_total", "Sessions taken over from a worker that did not let go.")
+	passed := counter("runlog_tickets_passed_total", "Tickets handed on, or back, because the worker does not have the agent.")
+	full := counter("runlog_tickets_held_back_total", "Tickets handed back because their tenant has all the slots it may have.")
 	return Observer{
 		Started:   func(d time.Duration) { queued.Observe(d.Seconds()) },
 		FirstText: func(d time.Duration) { first.Observe(d.Seconds()) },
@@ -37,8 +44,4 @@ func Metrics(reg prometheus.Registerer) Observer {
 			}
 		},
 	}
-}
-
-func seconds(name, help string) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
 }
