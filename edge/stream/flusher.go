@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -131,33 +130,21 @@ func (v *Viewer) glance(out *output, into []*entry, now time.Duration) (verdict,
 	return idle, v.flush(out)
 }
 
-// ready is how many events from the first one on can be shown without reading the log.
+// ready is how many events from the first one on can be shown without waiting.
 func (v *Viewer) ready(list []*entry) int {
 	for i, e := range list {
-		if !v.readyFor(e) {
+		if v.mayWait(e) {
 			return i
 		}
 	}
 	return len(list)
 }
 
-func (v *Viewer) readyFor(e *entry) bool {
-	switch {
-	case e.hidden:
-		return true
-	case len(e.line) >= flushAt:
-		return false // who has a goroutine need not copy it
-	case v.req.RunID != "" && e.RunID != v.req.RunID && e.Agent != "" && e.RunID != v.sub.id:
-		return false // whose run it is, the session says
-	case v.req.Ends != nil && e.Type == event.RunStatus:
-		return false
-	case v.encoder != nil:
+// mayWait reports whether an event is one to show in a goroutine: it is large, which a
+// goroutine need not copy, or mine, wire or Request.Ends may block.
+func (v *Viewer) mayWait(e *entry) bool {
+	if _, known := v.ofRun(e); !known || len(e.line) >= flushAt || v.req.Ends != nil && e.Type == event.RunStatus {
 		return true
 	}
-	d, ok := v.view.dialect.(dialect.Folding)
-	if !ok || !d.Folds(e.Event) {
-		return true
-	}
-	_, made := e.made(v.view)
-	return made || v.topic.fold.reaches(v.topic, e, v.view)
+	return v.folding(e) != nil && !v.topic.atHand(e, v.view)
 }

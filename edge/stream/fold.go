@@ -34,9 +34,8 @@ type lateFold struct {
 	drop  *time.Timer // drops all of it; nil: nothing is kept
 }
 
-// wire returns the entry's messages in the viewer's view. Where the dialect needs the
-// session before the event, the session is read and the event encoded once for all
-// viewers of the view. eventlog.ErrGone if the log no longer has what is needed.
+// wire returns the entry's messages in the viewer's view. eventlog.ErrGone if the log no
+// longer has what is needed to encode it.
 func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 	if v.encoder != nil && !e.hidden {
 		if err := v.keep(ctx, e); err != nil {
@@ -44,10 +43,25 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 		}
 		return e.frame(v.view, v.encoder.Next(e.Event, e.line, v.view.audience)), nil
 	}
-	d, ok := v.view.dialect.(dialect.Folding)
-	if !ok || e.hidden || !d.Folds(e.Event) {
-		return e.wire(v.view), nil
+	if d := v.folding(e); d != nil {
+		return v.foldedWire(ctx, e, d)
 	}
+	return e.wire(v.view), nil
+}
+
+// folding is the viewer's dialect if that encodes an event with the session before it,
+// else nil.
+func (v *Viewer) folding(e *entry) dialect.Folding {
+	d, ok := v.view.dialect.(dialect.Folding)
+	if !ok || v.encoder != nil || e.hidden || !d.Folds(e.Event) {
+		return nil
+	}
+	return d
+}
+
+// foldedWire is wire for an event that is encoded with the session before it. The session
+// is read, and the event encoded, once for all viewers of the view.
+func (v *Viewer) foldedWire(ctx context.Context, e *entry, d dialect.Folding) ([][]byte, error) {
 	f := &v.topic.fold
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,10 +179,14 @@ func (f *lateFold) beyond(seq event.Seq) *event.Session {
 	return nil
 }
 
-// reaches reports whether an event can be sent in a view at once: it was encoded, or the
-// ring has all events between a fold and it. Not if it is large: that may have to wait for
-// its turn, and who has a goroutine need not copy it.
-func (f *lateFold) reaches(t *topic, e *entry, in view) bool {
+// atHand reports whether an event that is encoded with a fold can be sent in a view at
+// once: it was encoded, or the ring has all events between a fold and it. Not if it is
+// large: that may have to wait for its turn, and who has a goroutine need not copy it.
+func (t *topic) atHand(e *entry, in view) bool {
+	if _, made := e.made(in); made {
+		return true
+	}
+	f := &t.fold
 	if !f.mu.TryLock() {
 		return false
 	}

@@ -158,10 +158,7 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 // single reports whether the event is one message in the view. Only those are merged, so
 // that no connection breaks in the middle of what was merged.
 func (v *Viewer) single(e *entry) bool {
-	if f, ok := v.view.dialect.(dialect.Folding); ok && f.Folds(e.Event) {
-		return false
-	}
-	return len(e.wire(v.view)) == 1
+	return v.folding(e) == nil && len(e.wire(v.view)) == 1
 }
 
 // settle sends what was held back.

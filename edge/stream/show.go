@@ -101,11 +101,8 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 // passesOn reports whether an event is encoded for this viewer alone: because no other
 // viewer will ask for it, and because nothing but the event is needed to encode it.
 func (v *Viewer) passesOn(e *entry) bool {
-	if !e.private && (!v.topic.alone.Load() || e.wires.Load() != nil) || e.hidden || v.at.Sub > 0 || v.encoder != nil {
-		return false
-	}
-	d, ok := v.view.dialect.(dialect.Folding)
-	return !ok || !d.Folds(e.Event)
+	onlyHere := e.private || v.topic.alone.Load() && e.wires.Load() == nil
+	return onlyHere && !e.hidden && v.at.Sub == 0 && v.encoder == nil && v.folding(e) == nil
 }
 
 // passOn encodes an event into the buffer that is written, so that its bytes are not

@@ -14,22 +14,31 @@ type subRun struct {
 }
 
 // mine reports whether an event belongs to the viewer's run, or to a sub-agent's run
-// below it. Events of sub-agents name their agent; which run is above them is in the
-// session, which may have to be read.
+// below it. If the event alone does not say that, the session is read.
 func (v *Viewer) mine(ctx context.Context, e *entry) (bool, error) {
-	switch {
-	case v.req.RunID == "" || e.RunID == v.req.RunID:
-		return true, nil
-	case e.Agent == "" || e.hidden:
-		return false, nil
-	case e.RunID == v.sub.id:
-		return v.sub.mine, nil
+	mine, known := v.ofRun(e)
+	if known {
+		return mine, nil
 	}
 	mine, err := v.descends(ctx, e)
 	if err == nil {
 		v.sub = subRun{e.RunID, mine}
 	}
 	return mine, err
+}
+
+// ofRun is mine without reading. Events of sub-agents name their agent; which run is
+// above them is known only of the run that was met last.
+func (v *Viewer) ofRun(e *entry) (mine, known bool) {
+	switch {
+	case v.req.RunID == "" || e.RunID == v.req.RunID:
+		return true, true
+	case e.Agent == "" || e.hidden:
+		return false, true
+	case e.RunID == v.sub.id:
+		return v.sub.mine, true
+	}
+	return false, false
 }
 
 // descends follows the parents of an event's run.

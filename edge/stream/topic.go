@@ -12,7 +12,8 @@ import (
 
 // A topic is one session that this process watches: what was appended lately, and who
 // must be told when more comes. It is the eventlog.Sink of its Watch, which opens it
-// (begin) and then calls Frame, Beat and Broken, one at a time.
+// (begin) and then calls Frame, Beat and Broken, one at a time. There are many: see
+// TestSizes before it gets a field.
 type topic struct {
 	hub *Hub
 	key eventlog.Key
@@ -21,10 +22,11 @@ type topic struct {
 	watch *eventlog.Watch
 	err   error // why the topic could not be opened
 
-	opened  bool        // guarded by hub.mu
 	viewers int         // guarded by hub.mu
-	alone   atomic.Bool // there is one viewer
 	idle    *time.Timer // guarded by hub.mu: closes the topic that nobody views
+	opened  bool        // guarded by hub.mu
+	retired bool        // no longer one of the hub's topics, guarded by mu
+	alone   atomic.Bool // there is one viewer
 
 	decoder *event.Decoder // of the frames that come, used by the watch alone; nil until the first
 
@@ -36,8 +38,6 @@ type topic struct {
 	rows   []*row        // of viewers that are parked here
 	broken error         // no frame follows
 	pulse  pulse
-
-	retired bool // no longer one of the hub's topics
 
 	fold lateFold
 

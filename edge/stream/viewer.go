@@ -17,23 +17,21 @@ type Request struct {
 	Key       eventlog.Key
 	RunID     string    // only this run, to its terminal event; empty: the session, for ever
 	After     Position  // what the client has already
-	Numbered  bool      // After.Sub was counted by the client and not sent back as an id: it may be all of the event's messages
 	Begins    event.Seq // the run's events are known to come after this one; 0: nothing is known
 	Since     time.Time // when the run was accepted, for heartbeats before it starts
-	Snapshot  bool      // begin with a snapshot of the session as it is now; After does not count
-	Later     bool      // take that snapshot in Serve and not in Prepare, as soon as there is room for it
 	Catchup   Catchup   // how to tell what was missed; empty: Events
-	NoFollow  bool      // end at the head that the log has when the stream begins
-	Audience  dialect.Audience
 	Dialect   dialect.Dialect
 	Transport Transport
+	Audience  dialect.Audience
+	Numbered  bool // After.Sub was counted by the client and not sent back as an id: it may be all of the event's messages
+	Snapshot  bool // begin with a snapshot of the session as it is now; After does not count
+	Later     bool // take that snapshot in Serve and not in Prepare, as soon as there is room for it
+	NoFollow  bool // end at the head that the log has when the stream begins
+	Empty     bool // a client that already has all of its run gets an empty stream; else Prepare reports over, for a 204
 	// Ends, if set, ends the stream after the first event for which it returns true,
 	// like the run's terminal event. It may be called after the handler has returned,
 	// and may block for events of type run.status only.
 	Ends func(event.Event) bool
-	// Empty has a client that already has all of its run get an empty stream.
-	// Otherwise Prepare reports over, and the client is told so (204).
-	Empty bool
 	// Seen, if set, is called for each event shown until it returns false.
 	Seen func(event.Event) (more bool)
 	// Hold, if set, has what the dialect keeps, which is the caller's longer than the
@@ -52,7 +50,8 @@ func (e *AheadError) Error() string {
 }
 
 // A Viewer shows one client a session from a position on: View, Prepare, Serve (or
-// ServeOrPark, or Wait), Close. It is used by one goroutine at a time.
+// ServeOrPark, or Wait), Close. It is used by one goroutine at a time. There are many:
+// see TestSizes before it gets a field.
 type Viewer struct {
 	hub   *Hub
 	req   Request
