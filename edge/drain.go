@@ -16,11 +16,12 @@ import (
 func (s *Server) shutDown(srv *http.Server) error {
 	s.draining.Store(true)
 	time.Sleep(s.opts.DrainDelay)
-	s.spread = drainSpread(s.streams.Load(), s.opts.DrainRate, s.opts.DrainPeriod)
+	spread := drainSpread(s.streams.Load(), s.opts.DrainRate, s.opts.DrainPeriod)
+	s.spread.Store(int64(spread))
 	s.endStream(errDraining)
 	s.hub.Abort(errDraining, s.inTurn)
 	s.openings.end(openingGrace)
-	ctx, cancel := context.WithTimeout(context.Background(), s.spread+s.opts.DrainPeriod)
+	ctx, cancel := context.WithTimeout(context.Background(), spread+s.opts.DrainPeriod)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("shut down: %w", err), srv.Close())
@@ -37,7 +38,7 @@ func drainSpread(streams int64, rate int, most time.Duration) time.Duration {
 // inTurn ends a stream at a time of its own within the spread. Otherwise all clients of
 // an edge that is restarted would come to the other edges at once.
 func (s *Server) inTurn(end func()) {
-	time.AfterFunc(rand.N(s.spread+1), end)
+	time.AfterFunc(time.Duration(rand.N(s.spread.Load()+1)), end)
 }
 
 // openings counts the streams whose header has not left yet: the HTTP server must not

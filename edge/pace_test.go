@@ -84,7 +84,8 @@ func TestDrainsAreSpread(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{spread: 10 * time.Second}
+		var s Server
+		s.spread.Store(int64(10 * time.Second))
 		var mu sync.Mutex
 		var seconds [11]int
 		began := time.Now()

@@ -134,7 +134,7 @@ type Server struct {
 	parts     atomic.Int64            // sessions that streams of many follow
 	drain     context.Context         // ends with errDraining when streams have to end
 	endStream context.CancelCauseFunc // ends drain
-	spread    time.Duration           // over which streams end; set before drain ends
+	spread    atomic.Int64            // nanoseconds over which streams end; set before drain ends
 }
 
 // New puts an edge together. Deps.Log is required.
