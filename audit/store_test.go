@@ -121,7 +121,7 @@ func TestASoundInstallationHasNoFindings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.log.SaveSnapshot(t.Context(), k, s.Encode(), head); err != nil {
+		if err := b.log.SaveSnapshot(t.Context(), k, s.Encode(), head.Seq); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestASnapshotThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Messages[0].Parts[0].Text = "goodbye"
-	if err := b.log.SaveSnapshot(t.Context(), ses1, s.Encode(), head); err != nil {
+	if err := b.log.SaveSnapshot(t.Context(), ses1, s.Encode(), head.Seq); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := b.all("", now)

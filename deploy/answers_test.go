@@ -111,7 +111,7 @@ func (f *front) longConversation(t *testing.T, size int) {
 	k := eventlog.Key{Tenant: "default", Session: "long"}
 	fold, head, err := f.log.Load(ctx, k)
 	if err == nil {
-		err = f.log.SaveSnapshot(ctx, k, fold.Encode(), head)
+		err = f.log.SaveSnapshot(ctx, k, fold.Encode(), head.Seq)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -147,7 +147,7 @@ func TestLostPositionIsAReset(t *testing.T) {
 	k := eventlog.Key{Tenant: "default", Session: "s"}
 	fold, head, err := s.log.Load(t.Context(), k)
 	if err == nil {
-		err = s.log.SaveSnapshot(t.Context(), k, fold.Encode(), head)
+		err = s.log.SaveSnapshot(t.Context(), k, fold.Encode(), head.Seq)
 	}
 	if err != nil {
 		t.Fatal(err)

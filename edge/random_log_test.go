@@ -331,7 +331,7 @@ func (a *author) keepHouse(ctx context.Context, head eventlog.Head) error {
 			return err
 		}
 		a.note(func() { a.saved = max(a.saved, s.Seq) })
-		if err := a.log.SaveSnapshot(ctx, a.key, s.Encode(), at); err != nil {
+		if err := a.log.SaveSnapshot(ctx, a.key, s.Encode(), at.Seq); err != nil {
 			return err
 		}
 		a.stands = max(a.stands, s.Seq)

@@ -246,7 +246,7 @@ func TestSnapshotShortensALoad(t *testing.T) {
 	if err != nil || s.Seq != 50 {
 		t.Fatal(s, err)
 	}
-	if err := l.SaveSnapshot(t.Context(), k, s.Encode(), head); err != nil {
+	if err := l.SaveSnapshot(t.Context(), k, s.Encode(), head.Seq); err != nil {
 		t.Fatal(err)
 	}
 	appendAll(t, w, 5)

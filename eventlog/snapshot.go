@@ -19,13 +19,10 @@ const inlineSnapshot = 256 << 10
 // snapshotEntry is the value in the SNAPSHOTS bucket: where the fold stands, and
 // the fold itself or the name of the blob that holds it.
 type snapshotEntry struct {
-	Fold  int       `json:"fold"`
-	Seq   event.Seq `json:"seq"`
-	First event.Seq `json:"first"`
-	Pos   uint64    `json:"pos"`
-	Prev  uint64    `json:"prev"`
-	Blob  string    `json:"blob,omitempty"`
-	Zstd  []byte    `json:"zstd,omitempty"`
+	Fold int       `json:"fold"`
+	Seq  event.Seq `json:"seq"`
+	Blob string    `json:"blob,omitempty"`
+	Zstd []byte    `json:"zstd,omitempty"`
 }
 
 var (
@@ -45,58 +42,71 @@ var (
 	})
 )
 
-// SaveSnapshot keeps the fold of committed events for later loads; head is the
-// frame that holds its last event. A snapshot that is there and is as new stays.
-func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, head Head) error {
-	entry := snapshotEntry{Fold: event.FoldVersion, Seq: head.Seq, First: head.First, Pos: head.Pos, Prev: head.Prev}
-	entry.Zstd = encoder().EncodeAll(encoded, nil)
+// SaveSnapshot keeps the fold of the committed events through seq for later loads. A
+// snapshot that is there and is as new stays.
+func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, seq event.Seq) error {
+	if err := l.saveSnapshot(ctx, k, encoded, seq); err != nil {
+		return unavailable(fmt.Errorf("save snapshot of %s: %w", k, err))
+	}
+	return nil
+}
+
+func (l *Log) saveSnapshot(ctx context.Context, k Key, encoded []byte, seq event.Seq) error {
+	old, revision, err := l.savedSnapshot(ctx, k)
+	if err != nil || old.Fold == event.FoldVersion && old.Seq >= seq {
+		return err
+	}
+	entry := snapshotEntry{Fold: event.FoldVersion, Seq: seq, Zstd: encoder().EncodeAll(encoded, nil)}
 	if len(entry.Zstd) > inlineSnapshot {
 		if l.opts.Blobs == nil {
 			return nil
 		}
-		entry.Blob = "snapshots/" + k.suffix() + "/" + head.Seq.String()
-		if err := l.opts.Blobs.Put(ctx, entry.Blob, entry.Zstd); err != nil {
-			return fmt.Errorf("save snapshot of %s: %w", k, err)
+		if entry, err = l.inBlob(ctx, entry); err != nil {
+			return err
 		}
-		entry.Zstd = nil
 	}
-	if err := l.putSnapshot(ctx, k, entry); err != nil {
-		return fmt.Errorf("save snapshot of %s: %w", k, err)
-	}
-	return nil
-}
-
-func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry) error {
-	old, err := l.snap.Get(ctx, k.suffix())
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		_, err = l.snap.Create(ctx, k.suffix(), event.Encode(entry))
-	case err != nil:
-		return unavailable(err)
-	default:
-		err = l.replaceSnapshot(ctx, k, entry, old)
-	}
+	orphan := old.Blob
+	err = l.putSnapshot(ctx, k, entry, revision)
 	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast || apiCode(err) == errInProcess {
-		return nil // another writer's snapshot is as good
+		orphan, err = entry.Blob, nil // another writer's snapshot is as good
 	}
-	return unavailable(err)
-}
-
-// replaceSnapshot puts a newer fold in the place of an older one, and drops the
-// older one's blob.
-func (l *Log) replaceSnapshot(ctx context.Context, k Key, entry snapshotEntry, old jetstream.KeyValueEntry) error {
-	var there snapshotEntry
-	known := json.Unmarshal(old.Value(), &there) == nil
-	if known && there.Fold == entry.Fold && there.Seq >= entry.Seq {
-		return nil
-	}
-	if _, err := l.snap.Update(ctx, k.suffix(), event.Encode(entry), old.Revision()); err != nil {
+	if err != nil || orphan == "" || l.opts.Blobs == nil {
 		return err
 	}
-	if known && there.Blob != "" && there.Blob != entry.Blob && l.opts.Blobs != nil {
-		return l.opts.Blobs.Delete(ctx, there.Blob)
+	return l.opts.Blobs.Delete(ctx, orphan)
+}
+
+// savedSnapshot returns what a save finds, and the revision to replace: 0 if there is
+// nothing. An entry that cannot be read is worth nothing.
+func (l *Log) savedSnapshot(ctx context.Context, k Key) (entry snapshotEntry, revision uint64, err error) {
+	kv, err := l.snap.Get(ctx, k.suffix())
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return entry, 0, nil
 	}
-	return nil
+	if err != nil {
+		return entry, 0, err
+	}
+	if json.Unmarshal(kv.Value(), &entry) != nil {
+		entry = snapshotEntry{}
+	}
+	return entry, kv.Revision(), nil
+}
+
+// inBlob moves a fold to a blob. Each has a name of its own, so that whoever finds that
+// another writer was first can delete it.
+func (l *Log) inBlob(ctx context.Context, entry snapshotEntry) (snapshotEntry, error) {
+	data := entry.Zstd
+	entry.Blob, entry.Zstd = event.NewID("snapshot"), nil
+	return entry, l.opts.Blobs.Put(ctx, entry.Blob, data)
+}
+
+func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry, revision uint64) (err error) {
+	if revision == 0 {
+		_, err = l.snap.Create(ctx, k.suffix(), event.Encode(entry))
+	} else {
+		_, err = l.snap.Update(ctx, k.suffix(), event.Encode(entry), revision)
+	}
+	return err
 }
 
 // snapshot returns the stored fold if it can be used, else nil: then the events

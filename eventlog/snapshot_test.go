@@ -12,23 +12,28 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// blobs are in memory; meanwhile, if set, happens once while one is read.
+// blobs are in memory; meanwhile, if set, happens once while one is read or written.
 type blobs struct {
 	all       map[string][]byte
 	meanwhile func()
 }
 
+func (b *blobs) pause() {
+	if fn := b.meanwhile; fn != nil {
+		b.meanwhile = nil
+		fn()
+	}
+}
+
 func (b *blobs) Put(_ context.Context, name string, data []byte) error {
+	b.pause()
 	b.all[name] = data
 	return nil
 }
 
 func (b *blobs) Get(_ context.Context, name string) ([]byte, error) {
 	data, ok := b.all[name]
-	if fn := b.meanwhile; fn != nil {
-		b.meanwhile = nil
-		fn()
-	}
+	b.pause()
 	if !ok {
 		return nil, errors.New("no such blob")
 	}
@@ -40,54 +45,94 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// A snapshot is replaced while it is read, and what only the old one needed is purged:
-// the fold is there all the same.
-func TestLoadGoesOnFromANewerSnapshot(t *testing.T) {
+// A largeSession has a snapshot that is too large for the bucket.
+type largeSession struct {
+	*Writer
+	blobs *blobs
+}
+
+func newLargeSession(t *testing.T) largeSession {
 	b := &blobs{all: map[string][]byte{}}
-	l := open(t, Options{Blobs: b})
-	k := Key{"default", "s"}
-	w := l.Writer(k, Head{})
-	defer w.Close()
-	noise := make([]byte, 400<<10) // too large for the bucket
+	w := open(t, Options{Blobs: b}).Writer(Key{"default", "s"}, Head{})
+	t.Cleanup(w.Close)
+	noise := make([]byte, 400<<10)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
 	parts := []event.Part{event.TextPart(base64.StdEncoding.EncodeToString(noise))}
 	appendAll(t, w, 1)
 	said := event.New(event.MessageCompleted, event.MessageCompletedData{MessageID: "m", Role: event.RoleUser, Parts: parts, SHA256: event.TextHash(parts)})
-	if _, err := w.Append(said); err != nil {
+	_, err := w.Append(said)
+	if err == nil {
+		err = w.Sync(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	save := func() {
-		s, head, err := l.Load(t.Context(), k)
+	return largeSession{w, b}
+}
+
+// load returns the session's fold, which must be whole.
+func (s largeSession) load(t *testing.T) *event.Session {
+	t.Helper()
+	fold, head, err := s.log.Load(t.Context(), s.key)
+	if err != nil || fold.Seq != s.Head().Seq || head.Seq != fold.Seq || fold.MessageByID("m") == nil {
+		t.Fatalf("loaded %+v, %v", head, err)
+	}
+	return fold
+}
+
+func (s largeSession) save(t *testing.T, fold *event.Session) {
+	t.Helper()
+	if err := s.log.SaveSnapshot(t.Context(), s.key, fold.Encode(), fold.Seq); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A snapshot is replaced while it is read, and what only the old one needed is purged:
+// the fold is there all the same.
+func TestLoadGoesOnFromANewerSnapshot(t *testing.T) {
+	s := newLargeSession(t)
+	s.save(t, s.load(t))
+	if len(s.blobs.all) != 1 {
+		t.Fatalf("%d blobs", len(s.blobs.all))
+	}
+	appendAll(t, s.Writer, 3)
+	s.blobs.meanwhile = func() {
+		appendAll(t, s.Writer, 3)
+		s.save(t, s.load(t))
+		str, err := s.log.js.Stream(t.Context(), s.log.stream(s.key))
 		if err == nil {
-			err = l.SaveSnapshot(t.Context(), k, s.Encode(), head)
+			err = str.Purge(t.Context(), jetstream.WithPurgeSubject(s.log.subject(s.key)), jetstream.WithPurgeSequence(s.Head().Pos))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	save()
-	if len(b.all) != 1 {
-		t.Fatalf("%d blobs", len(b.all))
-	}
-	appendAll(t, w, 3)
-	b.meanwhile = func() {
-		appendAll(t, w, 3)
-		save()
-		str, err := l.js.Stream(t.Context(), l.stream(k))
-		if err == nil {
-			err = str.Purge(t.Context(), jetstream.WithPurgeSubject(l.subject(k)), jetstream.WithPurgeSequence(w.Head().Pos))
-		}
-		if err != nil {
+	s.load(t)
+}
+
+// Whoever stores a snapshot while another one is on its way leaves one blob, that of the
+// snapshot which is kept, in whatever order they come.
+func TestSnapshotsLeaveNoBlobsBehind(t *testing.T) {
+	s := newLargeSession(t)
+	old := s.load(t)
+	appendAll(t, s.Writer, 1)
+	fold := s.load(t)
+	for _, c := range []struct{ first, last *event.Session }{{old, old}, {old, fold}, {fold, fold}, {fold, old}} {
+		if err := s.log.snap.Purge(t.Context(), s.key.suffix()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	s, head, err := l.Load(t.Context(), k)
-	if err != nil || s.Seq != w.Head().Seq || head.Seq != s.Seq || s.MessageByID("m") == nil {
-		t.Errorf("loaded %+v, %v", head, err)
+		clear(s.blobs.all)
+		s.blobs.meanwhile = func() { s.save(t, c.last) }
+		s.save(t, c.first)
+		s.save(t, fold)
+		s.save(t, old)
+		if len(s.blobs.all) != 1 {
+			t.Errorf("%d while %d is stored: %d blobs", c.last.Seq, c.first.Seq, len(s.blobs.all))
+		}
+		if kept, err := s.log.Snapshot(t.Context(), s.key); err != nil || kept.Seq != fold.Seq {
+			t.Errorf("the snapshot that is kept: %+v, %v", kept, err)
+		}
 	}
 }

@@ -173,9 +173,7 @@ func (j *journal) save(ctx context.Context, seq event.Seq, encoded []byte) error
 	if err := j.writer.Sync(ctx); err != nil {
 		return fmt.Errorf("snapshot at %d: %w", seq, err)
 	}
-	head := j.writer.Head()
-	head.Seq = seq
-	return j.log.SaveSnapshot(ctx, j.key, encoded, head)
+	return j.log.SaveSnapshot(ctx, j.key, encoded, seq)
 }
 
 // closing is how long the last snapshot may take: without it the next load is

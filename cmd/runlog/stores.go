@@ -108,10 +108,8 @@ func (s snapshots) Put(ctx context.Context, name string, data []byte) error {
 	if _, err := w.Write(data); err != nil {
 		return err
 	}
-	if _, err := w.Commit(ctx); !errors.Is(err, artifacts.ErrExists) {
-		return err
-	}
-	return nil // the same fold, stored by another process
+	_, err = w.Commit(ctx)
+	return err
 }
 
 func (s snapshots) Get(ctx context.Context, name string) ([]byte, error) {
@@ -124,11 +122,7 @@ func (s snapshots) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (s snapshots) Delete(ctx context.Context, name string) error {
-	err := s.store.Delete(ctx, snapshotKey(name))
-	if errors.Is(err, artifacts.ErrNotFound) {
-		return nil
-	}
-	return err
+	return s.store.Delete(ctx, snapshotKey(name))
 }
 
 // admin serves metrics and profiles until ctx ends; nothing if no address is set.

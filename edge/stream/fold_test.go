@@ -15,7 +15,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/dialect/parts"
 	"github.com/runlog-dev/runlog/event"
-	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
@@ -287,7 +286,7 @@ func TestAFoldThatAPurgeLeavesBehind(t *testing.T) {
 		err = s.hub.log.CatchTo(t.Context(), key, hundred, 100, s.topic.look(0, nil).head, nil)
 	}
 	if err == nil {
-		err = s.hub.log.SaveSnapshot(t.Context(), key, hundred.Encode(), eventlog.Head{Seq: 100})
+		err = s.hub.log.SaveSnapshot(t.Context(), key, hundred.Encode(), 100)
 	}
 	if err != nil {
 		t.Fatal(err)

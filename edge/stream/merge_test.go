@@ -231,7 +231,7 @@ func store(t testing.TB, l *eventlog.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.SaveSnapshot(t.Context(), key, s.Encode(), head); err != nil {
+	if err := l.SaveSnapshot(t.Context(), key, s.Encode(), head.Seq); err != nil {
 		t.Fatal(err)
 	}
 }
