@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -142,6 +143,9 @@ func messageFrame(k Key, m *nats.Msg) (Frame, error) {
 	return newFrame(k, pos, m.Header, m.Data)
 }
 
+// errDamaged: a stored message is no frame. Nothing mends it, so nothing is tried again.
+var errDamaged = errors.New("not written by runlog, or damaged; run `runlog fsck`")
+
 // newFrame reads what the header says of a frame, and refuses what cannot be.
 func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 	f := Frame{Key: k, Pos: pos, Data: data, ID: h.Get(hdrFrame)}
@@ -149,7 +153,7 @@ func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 	a, err1 := strconv.ParseUint(first, 10, 64)
 	b, err2 := strconv.ParseUint(last, 10, 64)
 	if !ok || err1 != nil || err2 != nil || a == 0 || b < a || b-a > uint64(len(data)) { // no event is less than a byte
-		return f, fmt.Errorf("frame %d of %s has no valid %s header: %q", pos, k, hdrSeq, h.Get(hdrSeq))
+		return f, fmt.Errorf("frame %d of %s has no valid %s header: %q: %w", pos, k, hdrSeq, h.Get(hdrSeq), errDamaged)
 	}
 	f.First, f.Last = event.Seq(a), event.Seq(b)
 	prev := h.Get(hdrPrev)

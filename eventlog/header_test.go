@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -18,6 +19,28 @@ func TestAFrameThatSaysNonsenseIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := newFrame(k, 7, nats.Header{hdrSeq: []string{"3-4"}}, []byte("{}\n{}\n")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is no frame is so for ever: who follows the session is told, and not kept waiting.
+func TestADamagedFrameBreaksWatchesOff(t *testing.T) {
+	l := open(t, Options{})
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendAll(t, w, 2)
+	c := newCollector()
+	watch, err := follow(t, l).Watch(t.Context(), k, c, fromNothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	if _, err := l.js.Publish(t.Context(), l.subject(k), []byte("by hand")); err != nil {
+		t.Fatal(err)
+	}
+	watch.Check()
+	if err := c.brokenOff(t); !errors.Is(err, errDamaged) {
 		t.Error(err)
 	}
 }

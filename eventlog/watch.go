@@ -17,8 +17,8 @@ type Sink interface {
 	Frame(Frame)
 	// Beat gets the signs of life of the session's owner. Some may be missing.
 	Beat(Beat)
-	// Broken tells that the log no longer holds what comes next (ErrGone). No frame
-	// follows.
+	// Broken tells that the log no longer holds what comes next (ErrGone), or holds
+	// something else than a frame. No frame follows.
 	Broken(error)
 }
 
@@ -41,7 +41,7 @@ type Watch struct {
 	filling bool    // else it is live, or broken
 	again   bool    // filling: read the log once more before it is live
 	ahead   []Frame // filling: those that wait
-	broken  bool    // the log does not hold what follows: nothing is delivered any more
+	broken  bool    // what follows cannot be had from the log: nothing is delivered any more
 }
 
 // maxAhead is how many live frames wait while a gap is filled; more are read
@@ -199,7 +199,7 @@ func (w *Watch) fill() {
 func (w *Watch) filled(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, ErrGone) || errors.Is(err, errDamaged) {
 		w.broken, w.filling = true, false
 		w.sink.Broken(err)
 		return true
