@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +38,7 @@ type call struct {
 	err          error
 
 	// The connection.
+	source bool     // an EventSource asks
 	parks  bool     // it can be taken over from its HTTP server
 	closes bool     // the client wants it closed after the answer
 	gone   func()   // called when the client has gone, of one that closes
@@ -76,24 +76,6 @@ func (c *call) note(key, value string) {
 	if value != "" && !noted {
 		c.attrs = append(c.attrs, slog.String(key, value))
 	}
-}
-
-// fail answers with the problem that an error is, or aborts an answer that has begun. It
-// also aborts where a client that resumes a stream of events would get a 503: EventSource
-// gives up for good at any status but 200, and comes back after an abort.
-func (c *call) fail(w http.ResponseWriter, r *http.Request, err error) {
-	c.err = err
-	p := toProblem(err)
-	if c.started || p.Status == http.StatusServiceUnavailable && resumesSSE(r) {
-		c.status = cmp.Or(c.status, p.Status)
-		panic(http.ErrAbortHandler)
-	}
-	writeProblem(w, p)
-}
-
-// resumesSSE reports whether a request may be that of an EventSource that comes back.
-func resumesSSE(r *http.Request) bool {
-	return r.Method == http.MethodGet && reconnected(r) != "" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream")
 }
 
 // An answer is the response of a call. It counts bytes and knows whether it has begun.
@@ -161,7 +143,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
 		defer a.pace.last(w)
-		if s.cors(a, r) || unrouted(mux, a, r) {
+		if s.cors(a, r) || s.unrouted(mux, a, r) {
 			return
 		}
 		mux.ServeHTTP(a, r)
@@ -172,7 +154,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 // a body that is paced and counted. done gives back what the call has.
 func (s *Server) newCall(w http.ResponseWriter, r *http.Request) (c *call, _ *http.Request, done func()) {
 	c = &call{id: requestID(r), began: time.Now(), method: r.Method, path: r.URL.Path, client: s.clientOf(r),
-		parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), gone: func() {}, hub: s.hub}
+		source: isEventSource(r), parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), gone: func() {}, hub: s.hub}
 	ctx := r.Context()
 	if c.closes {
 		ctx, c.gone = context.WithCancel(ctx)
@@ -238,8 +220,7 @@ func (s *Server) conclude(w *answer, c *call) {
 	if thrown != nil && thrown != any(http.ErrAbortHandler) {
 		c.err = fmt.Errorf("panic: %v", thrown)
 		s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))
-		if !c.started {
-			writeProblem(w, toProblem(c.err))
+		if s.tell(w, c, toProblem(c.err)) {
 			thrown = nil
 		}
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -90,14 +91,18 @@ func (l *limitListener) give(key string) {
 	}
 }
 
-// How many refused connections are told why at once, and for how long each.
+// How many refused connections are told why at once, for how long each, and how much
+// of that they have to ask in how many bytes, before they are told whatever they ask.
 const (
 	tellAtOnce = 64
 	tellFor    = time.Second
+	askFor     = tellFor / 4
+	askBytes   = 8 << 10
 )
 
 // turnAway closes a connection. In clear text it says why first, as long as there
-// are not too many of them. The goroutine ends after tellFor.
+// are not too many of them, and unless it is that of an EventSource, which comes back
+// after that a second or two later. The goroutine ends after tellFor.
 func (l *limitListener) turnAway(c net.Conn, p *Problem) {
 	if l.opts.TLS != nil || l.telling.Add(1) > tellAtOnce {
 		if l.opts.TLS == nil {
@@ -110,6 +115,9 @@ func (l *limitListener) turnAway(c net.Conn, p *Problem) {
 		defer l.telling.Add(-1)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(tellFor))
+		if r := asked(c); r != nil && isEventSource(r) {
+			return // a status would be the last one that it asks for
+		}
 		if _, err := c.Write(rawAnswer(p)); err != nil {
 			return
 		}
@@ -121,10 +129,21 @@ func (l *limitListener) turnAway(c net.Conn, p *Problem) {
 	}()
 }
 
+// asked reads the head of a connection's first request; nil if it does not come soon.
+func asked(c net.Conn) *http.Request {
+	_ = c.SetReadDeadline(time.Now().Add(askFor))
+	defer func() { _ = c.SetReadDeadline(time.Now().Add(tellFor - askFor)) }()
+	r, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, askBytes)))
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
 // rawAnswer is a problem as HTTP/1.1, for a connection that no server has.
 func rawAnswer(p *Problem) []byte {
 	body := event.Encode(p.whole())
-	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nRetry-After: %d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: "+problemType+"\r\nCache-Control: no-store\r\nRetry-After: %d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
 		p.Status, http.StatusText(p.Status), wholeSeconds(p.retryAfter), len(body))
 	return append([]byte(head), body...)
 }

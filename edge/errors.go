@@ -131,10 +131,12 @@ func toProblem(err error) *Problem {
 // statusClientGone is what the log says of a client that left before its answer.
 const statusClientGone = 499
 
+const problemType = "application/problem+json"
+
 // writeProblem answers with a problem.
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", problemType)
 	h.Set("Cache-Control", "no-store")
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(wholeSeconds(p.retryAfter)))

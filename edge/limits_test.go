@@ -42,7 +42,7 @@ func TestTenantRate(t *testing.T) {
 	e.get(429, "/v1/sessions/s/events?follow=0", "Authorization", a)
 	c := e.dial("/v1/sessions/s/events", websocket.DialOptions{Subprotocols: []string{"runlog.v1", "bearer." + strings.TrimPrefix(a, "Bearer ")}})
 	c.say(`{}`)
-	if code := c.closed(); code != 4429 {
+	if code := c.closed(); code != websocket.StatusTryAgainLater {
 		t.Errorf("a WebSocket: %d", code)
 	}
 	e.get(200, "/v1/agents", "Authorization", b)

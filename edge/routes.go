@@ -96,7 +96,7 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 			err = h(w, r, c)
 		}
 		if err != nil {
-			c.fail(w, r, err)
+			s.fail(w, c, err)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func (s *Server) identify(r *http.Request, c *call, needsKey bool) error {
 
 // unrouted answers for a path that is not served, or not with this method. It reports
 // whether it has answered.
-func unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
+func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
 	h, pattern := mux.Handler(r)
 	if pattern != "" {
 		return false
@@ -131,11 +131,11 @@ func unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
 	case probe.status == http.StatusMethodNotAllowed:
 		p := problem(probe.status, event.CodeBadRequest, "%s does not take %s; use %s", r.URL.Path, r.Method, probe.h.Get("Allow"))
 		p.allow = probe.h.Get("Allow")
-		c.fail(w, r, p)
+		s.fail(w, c, p)
 	case probe.status >= 300 && probe.status < 400:
 		h.ServeHTTP(w, r)
 	default:
-		c.fail(w, r, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
+		s.fail(w, c, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
 	}
 	return true
 }

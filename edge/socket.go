@@ -27,7 +27,7 @@ import (
 const subprotocol = "runlog.v1"
 
 // Close codes besides those of RFC 6455: 4000 and the status that HTTP would
-// have answered with.
+// have answered with, where the same would be refused again.
 const (
 	closeApp       = 4000
 	closeRestart   = websocket.StatusServiceRestart
@@ -313,8 +313,9 @@ func (k *socket) close(err error) {
 	default:
 		p := toProblem(err).whole()
 		_ = k.send(struct {
-			Error *Problem `json:"error"`
-		}{p})
+			Error      *Problem `json:"error"`
+			RetryAfter int      `json:"retry_after,omitempty"` // seconds, as of HTTP
+		}{p, wholeSeconds(p.retryAfter)})
 		code, reason = closeCode(p.Status), string(p.Code)
 	}
 	_ = k.conn.Close(code, reason[:min(len(reason), maxCloseReason)])
@@ -322,7 +323,7 @@ func (k *socket) close(err error) {
 
 func closeCode(status int) websocket.StatusCode {
 	switch status {
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return closeTryLater
 	case http.StatusInternalServerError:
 		return websocket.StatusInternalError

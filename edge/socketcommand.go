@@ -108,7 +108,7 @@ func (k *socket) do(w http.ResponseWriter, cmd socketCommand, wrong error) {
 		err = h(a, r, c)
 	}
 	if err != nil {
-		c.fail(a, r, err)
+		k.srv.fail(a, c, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func newStage(t *testing.T) (url string) {
 	}
 	s.player = play(t, s.open(eventlog.Options{Lease: lease}))
 	for range 2 {
-		s.startEdge()
+		s.startEdge(edge.Options{})
 	}
 	srv := httptest.NewServer(s.routes())
 	t.Cleanup(srv.Close)
@@ -82,8 +83,8 @@ func (s *stage) open(opts eventlog.Options) *eventlog.Log {
 
 // startEdge starts an edge as Server.Run does, on a port of its own. Its pings
 // and heartbeats are so frequent that every client meets them.
-func (s *stage) startEdge() *node {
-	opts := edge.Options{Loopback: true, Stream: stream.Options{Ping: 20 * time.Millisecond, Heartbeat: 15 * time.Millisecond}}
+func (s *stage) startEdge(opts edge.Options) *node {
+	opts.Loopback, opts.Stream = true, stream.Options{Ping: 20 * time.Millisecond, Heartbeat: 15 * time.Millisecond}
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("INTEROP_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -133,7 +134,10 @@ func (s *stage) routes() http.Handler {
 		}
 		answer(w, about)
 	})
-	mux.HandleFunc("POST /edges", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.startEdge()) })
+	mux.HandleFunc("POST /edges", func(w http.ResponseWriter, r *http.Request) {
+		streams, _ := strconv.Atoi(r.URL.Query().Get("streams"))
+		answer(w, s.startEdge(edge.Options{TenantStreams: streams}))
+	})
 	mux.HandleFunc("DELETE /edges/{id}", func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		n := s.edges[r.PathValue("id")]

@@ -142,7 +142,7 @@ func (f *follower) request() request {
 			r.header.Set("Last-Event-ID", f.cursor)
 		}
 	}
-	r.accept = "text/event-stream"
+	r.accept = "text/event-stream, application/problem+json" // else it would be taken for an EventSource, which is told no status
 	return r
 }
 

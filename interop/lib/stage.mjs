@@ -17,8 +17,8 @@ const about = await ask('GET', '/')
 export const edges = about.edges.map((e) => e.url)
 /** What can be played: {name, about, ends}; ends is the type of the last event. */
 export const scenarios = about.scenarios
-/** One more edge: {id, url}. */
-export const startEdge = () => ask('POST', '/edges')
+/** One more edge: {id, url}. It has so many streams open at once; 0: as many as it can. */
+export const startEdge = ({ streams = 0 } = {}) => ask('POST', `/edges?streams=${streams}`)
 /** Shuts an edge down as SIGTERM does: its streams are aborted. */
 export const drainEdge = (id) => ask('DELETE', '/edges/' + id)
 /** Puts a command into a session's inbox: {kind, session_id, run_id, …}. */
