@@ -78,7 +78,16 @@ func (db *DB) Keys(ctx context.Context, tenant string) ([]Key, error) {
 // KeyByHash returns the key of a secret. ErrNotFound: there never was one.
 // ErrRevoked: it is returned, but must not let anyone in.
 func (db *DB) KeyByHash(ctx context.Context, hash KeyHash) (Key, error) {
-	keys, err := db.queryKeys(ctx, "where hash = $1", hash.String())
+	return db.oneKey(ctx, "where hash = $1", hash.String())
+}
+
+// KeyByID is KeyByHash for who knows the key's id.
+func (db *DB) KeyByID(ctx context.Context, id string) (Key, error) {
+	return db.oneKey(ctx, "where key_id = $1", ident(id))
+}
+
+func (db *DB) oneKey(ctx context.Context, where string, arg any) (Key, error) {
+	keys, err := db.queryKeys(ctx, where, arg)
 	switch {
 	case err != nil:
 		return Key{}, fmt.Errorf("look up key: %w", err)

@@ -51,8 +51,9 @@ type call struct {
 	hub     *stream.Hub
 	held    *stream.Hold             // of the room for conversations; see hold
 	opening atomic.Pointer[openings] // counts the call until its header has left
+	key     *auth.Standing           // of a stream: that of its caller's key
 	parked  *stream.Parked           // goes on when the handler has returned
-	ends    []func()                 // called when it is over, if it was parked
+	leave   func()                   // counts it out at its end
 }
 
 type callKey struct{}
@@ -184,22 +185,12 @@ func parkable(r *http.Request) bool {
 	return r.TLS == nil && r.ProtoMajor == 1 && r.ProtoMinor >= 1 && r.Method != http.MethodHead
 }
 
-// whenOver has fn called now, or at the end of the call's stream if that is parked.
-func (c *call) whenOver(fn func()) {
-	if c == nil || c.parked == nil {
-		fn()
-		return
-	}
-	c.ends = append(c.ends, fn)
-}
-
 // parkedOver ends a call whose stream was parked.
 func (s *Server) parkedOver(c *call, written int64, err error) {
 	c.bytes += written
 	c.err = s.streamOver(c, false, err)
-	for _, fn := range c.ends {
-		fn()
-	}
+	c.key.Close()
+	c.leave()
 	s.record(c)
 }
 

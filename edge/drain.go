@@ -19,7 +19,7 @@ func (s *Server) shutDown(srv *http.Server) error {
 	spread := drainSpread(s.streams.Load(), s.opts.DrainRate, s.opts.DrainPeriod)
 	s.spread.Store(int64(spread))
 	s.endStream(errDraining)
-	s.hub.Abort(errDraining, s.inTurn)
+	s.hub.Abort(errDraining, func(end func()) { inTurn(spread, end) })
 	s.openings.end(openingGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), spread+s.opts.DrainPeriod)
 	defer cancel()
@@ -35,10 +35,22 @@ func drainSpread(streams int64, rate int, most time.Duration) time.Duration {
 	return min(time.Duration(streams)*time.Second/time.Duration(rate), most)
 }
 
-// inTurn ends a stream at a time of its own within the spread. Otherwise all clients of
-// an edge that is restarted would come to the other edges at once.
-func (s *Server) inTurn(end func()) {
-	time.AfterFunc(time.Duration(rand.N(s.spread.Load()+1)), end)
+// inTurn ends a stream at a time of its own within a spread. Otherwise all clients of an
+// edge that is restarted, or of a key that is revoked, would come back at once.
+func inTurn(spread time.Duration, end func()) {
+	time.AfterFunc(rand.N(spread+1), end)
+}
+
+// spreadOf is how long it takes to end streams that nobody waits for the end of.
+func (s *Server) spreadOf(streams int) time.Duration {
+	return drainSpread(int64(streams), s.opts.DrainRate, s.opts.DrainPeriod)
+}
+
+// endRevoked ends the streams of a key that are parked; those with a handler end by themselves.
+func (s *Server) endRevoked(key string, until context.Context, streams int) {
+	s.Logger.Info("streams end: the key that they were opened with is revoked", "key", key, "streams", streams)
+	spread := s.spreadOf(streams)
+	s.hub.AbortUntil(until, func(end func()) { inTurn(spread, end) })
 }
 
 // openings counts the streams whose header has not left yet: the HTTP server must not

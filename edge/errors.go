@@ -73,6 +73,7 @@ var answers = []struct {
 	retry  time.Duration
 }{
 	{auth.ErrUnauthorized, 401, event.CodeUnauthorized, 0},
+	{auth.ErrRevoked, 401, event.CodeUnauthorized, 0},
 	{stream.ErrBadCursor, 400, event.CodeBadCursor, 0},
 	{eventlog.ErrMismatch, 422, event.CodeMismatch, 0},
 	{context.Canceled, statusClientGone, event.CodeInterrupted, 0},

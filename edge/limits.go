@@ -95,13 +95,15 @@ func (q *quotas) open(who string) (done func(), ok bool) {
 // uncounted is the context of a request that may wait although its tenant has all
 // of its streams open: nobody must be kept from ending a run.
 func uncounted(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callKey{}, nil)
+	return context.WithValue(ctx, uncountedKey{}, true)
 }
+
+type uncountedKey struct{}
 
 // whose says of which tenant and from which address the request of a context is. Empty:
 // it is not counted.
 func whose(ctx context.Context) (tenant, address string) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && ctx.Value(uncountedKey{}) == nil {
 		return c.who.Tenant, limitKey(c.client)
 	}
 	return "", ""

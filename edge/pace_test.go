@@ -84,13 +84,11 @@ func TestDrainsAreSpread(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var s Server
-		s.spread.Store(int64(10 * time.Second))
 		var mu sync.Mutex
 		var seconds [11]int
 		began := time.Now()
 		for range 10_000 {
-			s.inTurn(func() {
+			inTurn(10*time.Second, func() {
 				mu.Lock()
 				defer mu.Unlock()
 				seconds[int(time.Since(began)/time.Second)]++

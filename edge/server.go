@@ -158,7 +158,7 @@ func New(d Deps, o Options) *Server {
 	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
 	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
 	s.secret.read = s.Log.Secret
-	o.Auth.Secret = s.secret.get
+	o.Auth.Secret, o.Auth.Revoked, o.Auth.Logger = s.secret.get, s.endRevoked, s.Logger
 	s.gate = auth.NewGate(s.keys(), o.Auth)
 	s.gate.SetLoopback(o.Loopback)
 	s.drain, s.endStream = context.WithCancelCause(context.Background())
@@ -191,6 +191,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
 	}
 	group.Go(func() error { return ignore(s.hub.Run(live), context.Canceled) })
+	group.Go(func() error { return ignore(s.gate.Run(live), context.Canceled) })
 	s.comeback = newComeback(ln.Addr())
 	group.Go(func() error { return ignore(srv.Serve(s.comeback), http.ErrServerClosed) })
 	group.Go(func() error {

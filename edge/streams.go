@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -105,23 +107,32 @@ func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, 
 	return v, nil
 }
 
-// admit counts a stream in. Its context ends when the edge drains. The function that it
-// returns counts the stream out, at its end if it was parked.
+// admit counts a stream in. Its context ends when the edge drains, or the caller's key is
+// revoked. The function that it returns counts the stream out, at its end if it was parked.
 func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	if s.drain.Err() != nil {
 		return nil, nil, errDraining
 	}
-	c, _ := ctx.Value(callKey{}).(*call)
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	c := ctx.Value(callKey{}).(*call)
+	key := s.gate.Open(c.who)
+	c.key = key
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.drain, func() { s.inTurn(func() { cancel(errDraining) }) })
+	drained := context.AfterFunc(s.drain, func() { inTurn(time.Duration(s.spread.Load()), func() { cancel(errDraining) }) })
+	revoked := context.AfterFunc(key.Until(), func() {
+		inTurn(s.spreadOf(key.Streams()), func() { cancel(auth.ErrRevoked) })
+	})
 	return ctx, func() {
-		stop()
+		drained()
+		revoked()
 		cancel(nil)
-		c.whenOver(leave)
+		if c.leave = leave; c.parked == nil {
+			key.Close()
+			leave()
+		}
 	}, nil
 }
 
@@ -136,7 +147,7 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	}
 	ctx, leave := attended(ctx)
 	defer leave()
-	p, err := v.ServeOrPark(ctx, w)
+	p, err := v.ServeOrPark(ctx, c.key.Until(), w)
 	if c.parked = p; p != nil {
 		return nil
 	}
@@ -231,6 +242,8 @@ func ending(err error, history bool) string {
 		return "run_over"
 	case errors.Is(err, errDraining):
 		return "drain"
+	case errors.Is(err, auth.ErrRevoked):
+		return "revoked"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "slow_client"
 	case errors.Is(err, eventlog.ErrGone), errors.Is(err, eventlog.ErrUnavailable):
@@ -245,4 +258,4 @@ func ending(err error, history bool) string {
 const endedOtherwise = "connection"
 
 // endings lists what ending returns.
-var endings = []string{"history", "run_over", "drain", "slow_client", "log", "client", endedOtherwise}
+var endings = []string{"history", "run_over", "drain", "revoked", "slow_client", "log", "client", endedOtherwise}

@@ -51,7 +51,7 @@ func (s *Server) postToken(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	expires := time.Now().Add(ttl).Truncate(time.Second)
 	token := auth.Grant{Tenant: c.who.Tenant, Session: body.SessionID, Run: body.RunID, Commands: body.Commands,
-		Name: caller(c), Expires: expires.Unix()}.Sign(secret)
+		Key: c.who.Key, Name: caller(c), Expires: expires.Unix()}.Sign(secret)
 	c.note("session", body.SessionID)
 	c.note("run", body.RunID)
 	if body.Cookie {

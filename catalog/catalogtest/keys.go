@@ -22,7 +22,12 @@ func testKeys(t *testing.T, open func(testing.TB) *catalog.DB) {
 	if !reflect.DeepEqual(found, key) {
 		t.Errorf("found %+v, created %+v", found, key)
 	}
+	if byID := get(db.KeyByID(ctx, key.ID))(t); !reflect.DeepEqual(byID, key) {
+		t.Errorf("found by id %+v, created %+v", byID, key)
+	}
 	_, err = db.KeyByHash(ctx, catalog.HashKey(secret+"x"))
+	wantErr(t, err, catalog.ErrNotFound)
+	_, err = db.KeyByID(ctx, key.ID+"x")
 	wantErr(t, err, catalog.ErrNotFound)
 	second, _, err := db.CreateKey(ctx, "beta", "app", nil)
 	must(t, err)
@@ -50,6 +55,11 @@ func testRevoked(t *testing.T, open func(testing.TB) *catalog.DB) {
 	}
 	_, err = db.KeyByHash(ctx, catalog.HashKey(secret))
 	wantErr(t, err, catalog.ErrRevoked)
+	byID, err := db.KeyByID(ctx, key.ID)
+	wantErr(t, err, catalog.ErrRevoked)
+	if byID.ID != key.ID {
+		t.Errorf("a revoked key is told as %+v", byID)
+	}
 	again := get(db.RevokeKey(ctx, "acme", key.ID))(t)
 	if !again.Revoked.Equal(revoked.Revoked.Time) {
 		t.Errorf("revoked twice: %v, then %v", revoked.Revoked, again.Revoked)

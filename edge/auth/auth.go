@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,9 +21,11 @@ import (
 
 // Keys is what the catalog tells of keys.
 type Keys interface {
-	// KeyByHash returns the key of a secret: catalog.ErrNotFound, ErrRevoked,
-	// ErrUnavailable.
+	// KeyByHash returns the key of a secret: catalog.ErrNotFound, ErrRevoked (with the
+	// key), ErrUnavailable.
 	KeyByHash(context.Context, catalog.KeyHash) (catalog.Key, error)
+	// KeyByID is KeyByHash by a key's id.
+	KeyByID(context.Context, string) (catalog.Key, error)
 	// AnyKeys reports whether a key was ever created.
 	AnyKeys(context.Context) (bool, error)
 }
@@ -36,7 +39,7 @@ const Audit = "audit"
 // A Caller is who makes a request.
 type Caller struct {
 	Tenant string
-	Key    string // id of the key, empty if there are none
+	Key    string // id of the key, or of the one that asked for the token; empty if there is none
 	Name   string // of the key
 	Scopes []string
 	Open   bool   // no keys are in use: the caller may do everything
@@ -56,27 +59,27 @@ type Options struct {
 	Max      int           // keys remembered of each sort, default 10,000
 	// Secret returns what tokens are signed with; nil: there are no tokens.
 	Secret func(context.Context) ([]byte, error)
+	Logger *slog.Logger
+	// Revoked, if set, is called in a goroutine of its own when a key is found to be
+	// revoked that streams are open with, after their Until has ended.
+	Revoked func(key string, until context.Context, streams int)
 }
 
-// A Gate identifies callers. What the catalog says is cached: while it is down,
-// known keys go on and unknown ones get catalog.ErrUnavailable. Safe for
-// concurrent use.
+// A Gate identifies callers, and has what they opened end with their right to it. What the
+// catalog says is cached: while it is down, known keys go on and unknown ones get
+// catalog.ErrUnavailable. Safe for concurrent use.
 type Gate struct {
 	keys Keys
 	opts Options
 	ask  singleflight.Group
 
-	mu       sync.Mutex
-	loopback bool // only this machine can reach the listener
-	valid    map[catalog.KeyHash]answer
-	invalid  map[catalog.KeyHash]answer
-	inUse    bool      // keys are: known once and for all
-	lookedAt time.Time // when the catalog said that none are
-}
-
-type answer struct {
-	caller Caller
-	until  time.Time
+	mu        sync.Mutex
+	loopback  bool // only this machine can reach the listener
+	standings map[string]*Standing
+	ids       map[catalog.KeyHash]string    // whose secret it is: that never changes
+	invalid   map[catalog.KeyHash]time.Time // of no key, until then
+	inUse     bool                          // keys are: known once and for all
+	lookedAt  time.Time                     // when the catalog said that none are
 }
 
 // NewGate returns a gate; keys may be nil for an installation without catalog.
@@ -84,7 +87,10 @@ func NewGate(keys Keys, opts Options) *Gate {
 	opts.TTL = cmp.Or(opts.TTL, time.Minute)
 	opts.Negative = cmp.Or(opts.Negative, 10*time.Second)
 	opts.Max = cmp.Or(opts.Max, 10_000)
-	return &Gate{keys: keys, opts: opts, valid: map[catalog.KeyHash]answer{}, invalid: map[catalog.KeyHash]answer{}}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Gate{keys: keys, opts: opts, standings: map[string]*Standing{}, ids: map[catalog.KeyHash]string{}, invalid: map[catalog.KeyHash]time.Time{}}
 }
 
 // Listen says whether the listener is loopback only. Any other one without keys
@@ -128,7 +134,7 @@ func (g *Gate) Identify(r *http.Request) (Caller, error) {
 	if secret == "" {
 		return Caller{}, ErrUnauthorized
 	}
-	return g.caller(r.Context(), catalog.HashKey(secret))
+	return g.bySecret(r.Context(), catalog.HashKey(secret))
 }
 
 var openCaller = Caller{Tenant: DefaultTenant, Name: "client", Open: true}
@@ -168,68 +174,70 @@ func (g *Gate) keysInUse(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.inUse, g.lookedAt = any, time.Now()
-	g.mu.Unlock()
+	if st := g.standings[""]; st != nil && any {
+		g.revoke(st)
+	}
 	return any, nil
 }
 
-func (g *Gate) caller(ctx context.Context, hash catalog.KeyHash) (Caller, error) {
-	known, fresh, err := g.cached(hash)
-	if fresh || err != nil {
-		return known.caller, err
-	}
-	if g.keys == nil {
-		return Caller{}, ErrUnauthorized
-	}
-	found, err, _ := g.ask.Do(string(hash[:]), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+// askTimeout is for one question to the catalog.
+const askTimeout = 5 * time.Second
+
+// once has the catalog asked, by all who want to know the same at a time together.
+func (g *Gate) once(ctx context.Context, what string, ask func(context.Context) (Caller, error)) (Caller, error) {
+	found, err, _ := g.ask.Do(what, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
-		return g.lookUp(ctx, hash)
+		return ask(ctx)
 	})
-	if errors.Is(err, catalog.ErrUnavailable) && known.caller.Tenant != "" {
-		return known.caller, nil // it was valid when the catalog was last asked
-	}
 	c, _ := found.(Caller)
 	return c, err
 }
 
-// cached returns what is known of a key, and whether that can still be relied on.
-func (g *Gate) cached(hash catalog.KeyHash) (known answer, fresh bool, err error) {
+// bySecret returns who has a key by the hash of its secret.
+func (g *Gate) bySecret(ctx context.Context, hash catalog.KeyHash) (Caller, error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if no, ok := g.invalid[hash]; ok && now.Before(no.until) {
-		return no, false, ErrUnauthorized
-	}
-	known = g.valid[hash]
-	return known, now.Before(known.until), nil
-}
-
-func (g *Gate) lookUp(ctx context.Context, hash catalog.KeyHash) (Caller, error) {
-	k, err := g.keys.KeyByHash(ctx, hash)
+	key, known := g.ids[hash]
+	invalid := time.Now().Before(g.invalid[hash])
+	g.mu.Unlock()
 	switch {
-	case errors.Is(err, catalog.ErrNotFound), errors.Is(err, catalog.ErrRevoked):
-		g.remember(g.invalid, hash, answer{until: time.Now().Add(g.opts.Negative)})
+	case known:
+		return g.byKey(ctx, key)
+	case invalid, g.keys == nil:
 		return Caller{}, ErrUnauthorized
-	case err != nil:
-		return Caller{}, fmt.Errorf("identify caller: %w", err)
 	}
-	c := Caller{Tenant: k.Tenant, Key: k.ID, Name: k.Name, Scopes: k.Scopes}
-	g.remember(g.valid, hash, answer{c, time.Now().Add(g.opts.TTL)})
-	return c, nil
+	return g.once(ctx, string(hash[:]), func(ctx context.Context) (Caller, error) {
+		k, err := g.keys.KeyByHash(ctx, hash)
+		if k.ID == "" {
+			return Caller{}, g.unknown(hash, err)
+		}
+		g.mu.Lock()
+		note(g.ids, hash, k.ID, g.opts.Max)
+		g.mu.Unlock()
+		return g.learn(k.ID, k, err)
+	})
 }
 
-// remember keeps an answer; where there are too many, others are forgotten.
-func (g *Gate) remember(in map[catalog.KeyHash]answer, hash catalog.KeyHash, a answer) {
+// unknown is why nobody has a secret.
+func (g *Gate) unknown(hash catalog.KeyHash, err error) error {
+	if !errors.Is(err, catalog.ErrNotFound) {
+		return fmt.Errorf("identify caller: %w", err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.valid, hash)
-	delete(g.invalid, hash)
+	note(g.invalid, hash, time.Now().Add(g.opts.Negative), g.opts.Max)
+	return ErrUnauthorized
+}
+
+// note keeps what is known of a secret; where there are most, others are forgotten.
+func note[V any](in map[catalog.KeyHash]V, hash catalog.KeyHash, v V, most int) {
 	for old := range in {
-		if len(in) < g.opts.Max {
+		if len(in) < most {
 			break
 		}
 		delete(in, old)
 	}
-	in[hash] = a
+	in[hash] = v
 }

@@ -5,43 +5,65 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/runlog-dev/runlog/catalog"
+	"github.com/runlog-dev/runlog/event"
 )
 
-// flaky is a catalog with one key that can be taken away.
+// flaky is a catalog with keys that can be taken away.
 type flaky struct {
 	mu    sync.Mutex
 	down  bool
-	keys  map[catalog.KeyHash]catalog.Key
+	keys  []catalog.Key
 	asked atomic.Int64
 }
 
 func (f *flaky) set(down bool, keys ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.down, f.keys = down, map[catalog.KeyHash]catalog.Key{}
+	f.down, f.keys = down, nil
 	for _, k := range keys {
-		f.keys[catalog.HashKey(k)] = catalog.Key{ID: "id-" + k, Tenant: "t", Name: k}
+		f.keys = append(f.keys, catalog.Key{ID: "id-" + k, Tenant: "t", Name: k})
+	}
+}
+
+func (f *flaky) revoke(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.keys {
+		if f.keys[i].Name == key {
+			f.keys[i].Revoked = &event.Time{}
+		}
 	}
 }
 
 func (f *flaky) KeyByHash(_ context.Context, h catalog.KeyHash) (catalog.Key, error) {
+	return f.find(func(k catalog.Key) bool { return catalog.HashKey(k.Name) == h })
+}
+
+func (f *flaky) KeyByID(_ context.Context, id string) (catalog.Key, error) {
+	return f.find(func(k catalog.Key) bool { return k.ID == id })
+}
+
+func (f *flaky) find(is func(catalog.Key) bool) (catalog.Key, error) {
 	f.asked.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k, ok := f.keys[h]
+	i := slices.IndexFunc(f.keys, is)
 	switch {
 	case f.down:
 		return catalog.Key{}, fmt.Errorf("look up: %w", catalog.ErrUnavailable)
-	case !ok:
+	case i < 0:
 		return catalog.Key{}, catalog.ErrNotFound
+	case f.keys[i].Revoked != nil:
+		return f.keys[i], catalog.ErrRevoked
 	}
-	return k, nil
+	return f.keys[i], nil
 }
 
 func (f *flaky) AnyKeys(context.Context) (bool, error) {
@@ -79,14 +101,23 @@ func TestKnownKeysGoOnWhileTheCatalogIsDown(t *testing.T) {
 	}
 	f.set(false, "new")
 	if _, err := g.by("good"); !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("a revoked key: %v", err)
+		t.Errorf("a key that is gone: %v", err)
 	}
 	if _, err := g.by("new"); err != nil {
 		t.Error(err)
 	}
 	f.set(true)
 	if _, err := g.by("good"); !errors.Is(err, catalog.ErrUnavailable) {
-		t.Errorf("a revoked key is remembered as valid: %v", err)
+		t.Errorf("a key that is gone is remembered as valid: %v", err)
+	}
+	f.set(false, "new")
+	f.revoke("new")
+	if _, err := g.by("new"); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("a revoked key: %v", err)
+	}
+	f.set(true)
+	if _, err := g.by("new"); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("it is not remembered that a key is revoked: %v", err)
 	}
 }
 
@@ -104,8 +135,22 @@ func TestAnswersAreCachedAndBounded(t *testing.T) {
 	for i := range 1000 {
 		_, _ = g.by(fmt.Sprint("guess", i))
 	}
-	if len(g.valid) != 1 || len(g.invalid) > 10 {
-		t.Errorf("%d valid, %d invalid", len(g.valid), len(g.invalid))
+	if len(g.standings) != 1 || len(g.ids) != 1 || len(g.invalid) > 10 {
+		t.Errorf("%d keys, %d secrets, %d invalid", len(g.standings), len(g.ids), len(g.invalid))
+	}
+	many := []string{"good"}
+	for i := range 100 {
+		many = append(many, fmt.Sprint("key", i))
+	}
+	f.set(false, many...)
+	st := g.Open(Caller{Key: "id-good"})
+	for _, k := range many {
+		if _, err := g.by(k); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(g.standings); n > 10 || len(g.ids) > 10 || g.standings["id-good"] != st {
+		t.Errorf("%d keys, %d secrets; the one with a stream is %p, was %p", n, len(g.ids), g.standings["id-good"], st)
 	}
 	if _, err := g.by(""); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("without a key: %v", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -15,13 +16,15 @@ import (
 
 // A Grant lets whoever presents its token follow one session, or one run, where
 // a client cannot send a key: a page's EventSource or WebSocket. It holds until it
-// expires, also if the key that asked for it is revoked before that.
+// expires, or the key that asked for it is revoked. A stream that it has opened goes on
+// after the one, and ends after the other.
 type Grant struct {
 	Tenant   string `json:"t"`
 	Session  string `json:"s,omitempty"` // with all its runs
 	Run      string `json:"r,omitempty"` // this run alone
 	Commands bool   `json:"c,omitempty"` // may cancel, approve and so on over its WebSocket
-	Name     string `json:"n,omitempty"` // of the key that asked for it
+	Key      string `json:"k,omitempty"` // id of the key that asked for it; empty: there was none, or an old version made the token
+	Name     string `json:"n,omitempty"` // of that key
 	Expires  int64  `json:"e"`           // Unix seconds
 }
 
@@ -109,7 +112,7 @@ func (g *Gate) Follower(ctx context.Context, secret string) (Caller, error) {
 	case secret == "":
 		return Caller{}, ErrUnauthorized
 	case !strings.HasPrefix(secret, tokenPrefix):
-		return g.caller(ctx, catalog.HashKey(secret))
+		return g.bySecret(ctx, catalog.HashKey(secret))
 	case g.opts.Secret == nil:
 		return Caller{}, ErrUnauthorized
 	}
@@ -118,8 +121,19 @@ func (g *Gate) Follower(ctx context.Context, secret string) (Caller, error) {
 		return Caller{}, err
 	}
 	grant, ok := ReadToken(key, secret, time.Now())
-	if !ok {
+	if !ok || g.takenBack(ctx, grant) {
 		return Caller{}, ErrUnauthorized
 	}
-	return Caller{Tenant: grant.Tenant, Name: grant.Name, Grant: &grant}, nil
+	return Caller{Tenant: grant.Tenant, Key: grant.Key, Name: grant.Name, Grant: &grant}, nil
+}
+
+// takenBack reports whether the key that asked for a token is known not to be valid. While
+// the catalog is away the token speaks for itself: it is short-lived, and what it opens is
+// looked at when the catalog is back.
+func (g *Gate) takenBack(ctx context.Context, grant Grant) bool {
+	if grant.Key == "" {
+		return false
+	}
+	_, err := g.byKey(ctx, grant.Key)
+	return errors.Is(err, ErrUnauthorized)
 }

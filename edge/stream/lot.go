@@ -30,6 +30,9 @@ func (l *lot) enter(p *Parked) {
 	defer l.mu.Unlock()
 	l.last++
 	p.id, p.left = l.last, l.closing
+	if p.left == nil {
+		p.left = context.Cause(p.until)
+	}
 	l.parked[p.id] = p
 }
 
@@ -54,17 +57,37 @@ func (l *lot) find(id uint64) *Parked {
 // stream that is parked now inTurn is called with what ends it: it calls that at once or
 // later, so that the streams do not all end at the same moment.
 func (h *Hub) Abort(cause error, inTurn func(end func())) {
-	l := &h.lot
-	l.mu.Lock()
-	l.closing = cause
-	all := make([]*Parked, 0, len(l.parked))
-	for _, p := range l.parked {
-		all = append(all, p)
-	}
-	l.mu.Unlock()
-	for _, p := range all {
+	h.lot.close(cause)
+	for _, p := range h.lot.those(func(*Parked) bool { return true }) {
 		inTurn(func() { p.leave(cause) })
 	}
+}
+
+// AbortUntil is Abort for the streams that are parked until a context ends, which it has:
+// with its cause.
+func (h *Hub) AbortUntil(until context.Context, inTurn func(end func())) {
+	cause := context.Cause(until)
+	for _, p := range h.lot.those(func(p *Parked) bool { return p.until == until }) {
+		inTurn(func() { p.leave(cause) })
+	}
+}
+
+func (l *lot) close(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing = cause
+}
+
+// those are the viewers that are parked now of which is says so.
+func (l *lot) those(is func(*Parked) bool) (all []*Parked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.parked {
+		if is(p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // AwaitParked returns nil when no stream is parked, or an error that says how many are

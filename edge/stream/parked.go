@@ -23,6 +23,7 @@ type Parked struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil: it stays awake
 	id      uint64          // in the lot
+	until   context.Context // the stream ends when it does; many streams have the same
 	unsent  []byte          // of a write that the client has not taken
 	written int64           // of the body, since it was parked
 	over    func(written int64, err error)
@@ -41,14 +42,15 @@ type Reuse func(conn net.Conn, early []byte) bool
 
 // ServeOrPark is Serve for an answer in chunks (HTTP/1.1) on a connection in clear text. If
 // it returns a Parked, the viewer has shown all there is for now: the handler writes
-// nothing any more and returns, and after that somebody has to call Start.
-func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parked, error) {
+// nothing any more and returns, and after that somebody has to call Start. ctx may end with
+// the handler. until, which ctx ends with, is the whole stream's: see AbortUntil.
+func (v *Viewer) ServeOrPark(ctx, until context.Context, w http.ResponseWriter) (*Parked, error) {
 	out := newOutput(w, v.hub.opts.WriteTimeout)
 	how, err := v.serveWith(ctx, out, v.hub.Parks())
 	if err != nil || how == over {
 		return nil, err
 	}
-	if p, err := v.park(w); err == nil {
+	if p, err := v.park(until, w); err == nil {
 		return p, nil
 	}
 	defer out.endWith(ctx)()
@@ -58,8 +60,8 @@ func (v *Viewer) ServeOrPark(ctx context.Context, w http.ResponseWriter) (*Parke
 
 // park takes the connection over. The viewer is in the lot before that, so that an Abort
 // finds it.
-func (v *Viewer) park(w http.ResponseWriter) (*Parked, error) {
-	p := &Parked{v: v}
+func (v *Viewer) park(until context.Context, w http.ResponseWriter) (*Parked, error) {
+	p := &Parked{v: v, until: until}
 	v.hub.lot.enter(p)
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *lotServer) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(200)
-	p, err := v.ServeOrPark(r.Context(), w)
+	p, err := v.ServeOrPark(r.Context(), context.Background(), w)
 	switch {
 	case p != nil:
 		p.Start(func(_ int64, err error) { s.ended <- err }, nil)
