@@ -39,6 +39,7 @@ const (
 	commandsAtOnce = 8
 	commandsHeld   = 64              // those that wait included
 	answerGrace    = 5 * time.Second // for the answers to commands when the stream is over
+	drainGoodbye   = time.Second     // for the client's goodbye when the edge stops; else it has 5 s
 )
 
 // errClientLeft: the client closed its WebSocket.
@@ -318,7 +319,14 @@ func (k *socket) close(err error) {
 		}{p, wholeSeconds(p.retryAfter)})
 		code, reason = closeCode(p.Status), string(p.Code)
 	}
-	_ = k.conn.Close(code, reason[:min(len(reason), maxCloseReason)])
+	k.sayGoodbye(code, reason[:min(len(reason), maxCloseReason)])
+}
+
+// sayGoodbye closes the WebSocket and waits until the client does, too. One that has gone
+// without a word never will, and does not hold up an edge that stops.
+func (k *socket) sayGoodbye(code websocket.StatusCode, reason string) {
+	defer context.AfterFunc(k.srv.drain, func() { _ = k.out.SetReadDeadline(time.Now().Add(drainGoodbye)) })()
+	_ = k.conn.Close(code, reason)
 }
 
 func closeCode(status int) websocket.StatusCode {

@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -311,5 +312,39 @@ func TestSocketsThatAreLeft(t *testing.T) {
 	e.stop()
 	if err := <-e.ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A client that is gone without a word, and so will not say goodbye, does not hold up an
+// edge that stops, whether its stream is broken off by that or was over before.
+func TestSocketsOfTheDeadDoNotHoldUpADrain(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{DrainPeriod: 20 * time.Second})
+	s.scribe("default", "s").write(started("r"), completed("r"))
+	s.index("r", "s")
+	_, addr, _ := strings.Cut(e.url, "//")
+	for path, last := range map[string]string{
+		"/v1/sessions/s/events?after=0": "run.completed",
+		"/v1/runs/r/events?after=0":     "\x03\xe8over", // closed with 1000
+		"/v1/runs/none/events?after=0":  "\x114not_found",
+	} {
+		conn := dialSmall(t, addr)
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(conn, rawHandshake(path))
+		var got []byte
+		for b := make([]byte, 4096); !bytes.Contains(got, []byte(last)); {
+			n, err := conn.Read(b)
+			if got = append(got, b[:n]...); err != nil {
+				t.Fatalf("%s: %q %v", path, got, err)
+			}
+		}
+	}
+	began := time.Now()
+	e.stop()
+	if err := <-e.ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 4500*time.Millisecond { // those who do say goodbye have 5 s for it
+		t.Errorf("it took %s to stop", took)
 	}
 }

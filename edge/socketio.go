@@ -77,7 +77,7 @@ func (k *socket) message() (kind websocket.MessageType, raw []byte, share *bodyS
 // stream ended, which aborts the connection.
 func (k *socket) refuse(code websocket.StatusCode, reason string) {
 	_ = k.out.SetReadDeadline(time.Now().Add(refusalTimeout))
-	_ = k.conn.Close(code, reason)
+	k.sayGoodbye(code, reason)
 	k.cancel(errClientLeft)
 }
 
