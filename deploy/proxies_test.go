@@ -197,13 +197,17 @@ func (s *stream) close() {
 
 // next returns the id of the next event; io.EOF after an end that looks proper.
 func (s *stream) next() (string, error) {
+	last := ""
 	for {
 		line, err := s.rd.ReadString('\n')
 		if err != nil {
 			return "", err
 		}
 		if id, ok := strings.CutPrefix(line, "id: "); ok {
-			return strings.TrimSpace(id), nil
+			last = strings.TrimSpace(id)
+		}
+		if strings.HasPrefix(line, "data: ") && last != "" {
+			return last, nil
 		}
 		var of struct{ Seq int }
 		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &of) == nil && of.Seq > 0 {

@@ -334,7 +334,9 @@ func (l *listener) any() (m message, err error) {
 		line = strings.TrimSuffix(line, "\n")
 		name, value, _ := strings.Cut(line, ": ")
 		switch {
-		case line == "" && m != (message{}):
+		case line == "" && m.event == "" && m.data == "": // no message, be it that it has the cursor
+			m = message{}
+		case line == "":
 			return m, nil
 		case name == "id":
 			m.id = value

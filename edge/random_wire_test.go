@@ -40,7 +40,9 @@ func (s *sseStream) next() (m message, err error) {
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch {
-		case line == "\n" && m != (message{}):
+		case line == "\n" && m.event == "" && m.data == "": // no message, be it that it has the cursor
+			m = message{}
+		case line == "\n":
 			return m, nil
 		case name == "id":
 			m.id = value
