@@ -16,8 +16,8 @@ export async function sse(url, path, early) {
     if (r.status === 503) return false // the edge shuts down
     assert.equal(r.status, 200)
     for await (const b of split(r.body, '\n\n')) {
-      const id = /^id: (.*)$/m.exec(b)
-      if (id) take(id[1], JSON.parse(/^data: (.*)$/m.exec(b)[1]))
+      const id = /^id: (.*)$/m.exec(b), data = /^data: (.*)$/m.exec(b)
+      if (id && data) take(id[1], JSON.parse(data[1]))
     }
     return true
   })
