@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -51,7 +53,7 @@ func (s *Server) onlyAgent(ctx context.Context) (string, error) {
 	if name := s.agents.only(); name != "" {
 		return name, nil
 	}
-	names, err := s.Log.Agents(ctx)
+	names, err := s.agentNames(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +73,7 @@ func (s *Server) onlyAgent(ctx context.Context) (string, error) {
 const demoAgent = "demo"
 
 func (s *Server) unknownAgent(ctx context.Context, name string) error {
-	names, err := s.Log.Agents(ctx)
+	names, err := s.agentNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ type agentInfo struct {
 
 // listAgents answers with all agents that were announced.
 func (s *Server) listAgents(w http.ResponseWriter, r *http.Request, _ *call) error {
-	names, err := s.Log.Agents(r.Context())
+	names, err := s.agentNames(r.Context())
 	if err != nil {
 		return err
 	}
@@ -113,10 +115,32 @@ func (s *Server) listAgents(w http.ResponseWriter, r *http.Request, _ *call) err
 // agentCache remembers for a moment which agents were announced, and which of them
 // onlyAgent chose.
 type agentCache struct {
+	list singleflight.Group // see agentNames
+
 	mu        sync.Mutex
 	until     map[string]time.Time // of names that were announced
 	def       string
 	defChosen time.Time
+}
+
+// listTimeout is for one list of the agents.
+const listTimeout = 5 * time.Second
+
+// agentNames lists the agents that were announced. Who asks while somebody else does gets
+// the same list: each takes a consumer of the event log, of which there are not thousands.
+func (s *Server) agentNames(ctx context.Context) ([]string, error) {
+	found := s.agents.list.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		defer cancel()
+		return s.Log.Agents(ctx)
+	})
+	select {
+	case f := <-found:
+		names, _ := f.Val.([]string)
+		return slices.Clone(names), f.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // agentTTL is how long an agentCache remembers.

@@ -34,7 +34,7 @@ type copilotAgent struct {
 }
 
 func (s *Server) copilotInfo(w http.ResponseWriter, r *http.Request, _ *call) error {
-	names, err := s.Log.Agents(r.Context())
+	names, err := s.agentNames(r.Context())
 	if err != nil {
 		return err
 	}

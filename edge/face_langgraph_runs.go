@@ -196,7 +196,7 @@ type graphCreators struct {
 
 // assistants are the agents that workers have announced, by name.
 func (s *Server) assistants(r *http.Request) ([]graphAssistant, error) {
-	names, err := s.Log.Agents(r.Context())
+	names, err := s.agentNames(r.Context())
 	if err != nil {
 		return nil, err
 	}

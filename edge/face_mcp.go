@@ -221,7 +221,7 @@ func (s *Server) mcpAgent(r *http.Request, tool string) (string, error) {
 	if err == nil || !errors.Is(err, eventlog.ErrNotFound) {
 		return tool, err
 	}
-	names, err := s.Log.Agents(r.Context())
+	names, err := s.agentNames(r.Context())
 	if err != nil {
 		return "", err
 	}
