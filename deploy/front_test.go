@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ type front struct {
 	log   *eventlog.Log
 }
 
-// startFront starts the edges, each with settings of its own if there are any.
+// startFront starts the edges, each with settings of its own, one in a line, if there are any.
 func startFront(t *testing.T, env ...string) *front {
 	t.Helper()
 	return startFrontOf(t, testservers.RunlogBinary(t), env...)
@@ -50,9 +51,13 @@ func startFrontOf(t *testing.T, runlog string, env ...string) *front {
 			"RUNLOG_LOG=info", "RUNLOG_TRUSTED_PROXIES=127.0.0.1",
 		}
 		if len(env) > 0 {
-			own = append(own, env[i])
+			own = append(own, strings.Split(env[i], "\n")...)
 		}
 		f.edges[i] = testservers.StartProcess(t, runlog, []string{"edge"}, own)
+		if slices.ContainsFunc(own, func(v string) bool { return strings.HasPrefix(v, "RUNLOG_TLS_CERT=") }) {
+			f.edges[i].WaitTLS(f.addrs[i])
+			continue
+		}
 		f.edges[i].WaitReady("http://" + f.addrs[i] + "/readyz")
 	}
 	nc, err := nats.Connect(cluster.URL())

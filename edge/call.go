@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -46,14 +47,15 @@ type call struct {
 	conn   net.Conn // nil unless old
 
 	// What the call has.
-	body    *paced    // nil: there is none
-	share   bodyShare // of the room for bodies
-	hub     *stream.Hub
-	held    *stream.Hold             // of the room for conversations; see hold
-	opening atomic.Pointer[openings] // counts the call until its header has left
-	key     *auth.Standing           // of a stream: that of its caller's key
-	parked  *stream.Parked           // goes on when the handler has returned
-	leave   func()                   // counts it out at its end
+	promised room.Promise
+	body     *paced    // nil: there is none
+	share    bodyShare // of the room for bodies
+	hub      *stream.Hub
+	held     *stream.Hold             // of the room for conversations; see hold
+	opening  atomic.Pointer[openings] // counts the call until its header has left
+	key      *auth.Standing           // of a stream: that of its caller's key
+	parked   *stream.Parked           // goes on when the handler has returned
+	leave    func()                   // counts it out at its end
 }
 
 type callKey struct{}
@@ -144,7 +146,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
 		defer a.pace.last(w)
-		if s.cors(a, r) || s.unrouted(mux, a, r) {
+		if s.cors(a, r) || s.unrouted(mux, a, r) || s.turnedAway(a, r, c) {
 			return
 		}
 		mux.ServeHTTP(a, r)
@@ -172,6 +174,7 @@ func (s *Server) newCall(w http.ResponseWriter, r *http.Request) (c *call, _ *ht
 		r.Body, c.share = c.body, s.bodyShare()
 	}
 	return c, r, func() {
+		s.ledger.Return(c.promised)
 		c.held.Drop()
 		c.share.GiveUp()
 		attached()

@@ -13,15 +13,19 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 )
 
 // A limitListener turns connections away that are too many at once, in all or of
-// one address, rather than letting them wait unseen. Proxies that are trusted are
+// one address, or for the memory of the process, rather than letting them wait unseen. Proxies that are trusted are
 // counted in all alone.
 type limitListener struct {
 	net.Listener
 	opts    *Options
+	ledger  *room.Ledger
+	cost    int64 // what a connection is promised
+	upTo    int64 // see room.Budget.Conns
 	refused func(why string, p *Problem) error
 
 	mu   sync.Mutex
@@ -29,6 +33,14 @@ type limitListener struct {
 	of   map[string]int // by limitKey; only with Options.AddressConns
 
 	telling atomic.Int64 // connections that are being told why
+}
+
+func (s *Server) limits(ln net.Listener) *limitListener {
+	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, refused: s.refused, of: map[string]int{}}
+	if s.opts.TLS != nil {
+		l.cost = tlsCost
+	}
+	return l
 }
 
 func (l *limitListener) Accept() (net.Conn, error) {
@@ -42,7 +54,15 @@ func (l *limitListener) Accept() (net.Conn, error) {
 			l.turnAway(c, p)
 			continue
 		}
-		return &limitedConn{Conn: c, home: l, key: key}, nil
+		promised, ok := l.ledger.Promise(l.cost, l.upTo)
+		if !ok {
+			l.give(key)
+			p := noMemory()
+			_ = l.refused("memory", p)
+			l.turnAway(c, p)
+			continue
+		}
+		return &limitedConn{Conn: c, home: l, key: key, promised: promised}, nil
 	}
 }
 
@@ -150,9 +170,18 @@ func rawAnswer(p *Problem) []byte {
 
 type limitedConn struct {
 	net.Conn
-	home   *limitListener
-	key    string
-	closed atomic.Bool
+	home     *limitListener
+	key      string
+	promised room.Promise
+	closed   atomic.Bool
+	settled  atomic.Bool // what was promised was taken back
+}
+
+// settle takes back what the connection was promised.
+func (c *limitedConn) settle() {
+	if !c.settled.Swap(true) {
+		c.home.ledger.Return(c.promised)
+	}
 }
 
 // Write has a connection whose client does not take in time what it is sent end with
@@ -169,6 +198,7 @@ func (c *limitedConn) Write(b []byte) (int, error) {
 func (c *limitedConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.home.give(c.key)
+		c.settle()
 	}
 	return c.Conn.Close()
 }

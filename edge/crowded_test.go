@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -17,7 +18,7 @@ import (
 // at a large one, and what can be told otherwise.
 func TestRoomForConversations(t *testing.T) {
 	s := newSite(t)
-	e := s.serve(edge.Options{Stream: stream.Options{ToldBytes: 12 << 20, LoadWait: 100 * time.Millisecond}})
+	e := s.serve(edge.Options{Stream: stream.Options{Budget: room.Budget{Told: 12 << 20}, LoadWait: 100 * time.Millisecond}})
 	const body = `{"input":"x","session_id":"long","run_id":"r"}`
 	wantStatus(t, e.do("POST", "/v1/runs", body), 202)
 	w := s.scribe("default", "long")
@@ -111,7 +112,7 @@ func TestListsOfConversationsEnd(t *testing.T) {
 // One stream tells more conversations than there is room for at a time: one after the other.
 func TestSnapshotsOfManySessionsHaveRoomInTurn(t *testing.T) {
 	s := newSite(t)
-	e := s.serve(edge.Options{Stream: stream.Options{ToldBytes: 2 << 20, LoadWait: 100 * time.Millisecond}})
+	e := s.serve(edge.Options{Stream: stream.Options{Budget: room.Budget{Told: 2 << 20}, LoadWait: 100 * time.Millisecond}})
 	const sessions = 6
 	for i := range sessions {
 		w := s.scribe("default", fmt.Sprint("s", i))

@@ -30,6 +30,7 @@ type Problem struct {
 	Error_ vendor     `json:"error"`
 
 	retryAfter time.Duration
+	closes     bool // the connection closes after the answer
 	allow      string
 	attach     *rpcAttach // the run that is in the way, for JSON-RPC
 }
@@ -141,6 +142,9 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	h.Set("Cache-Control", "no-store")
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(wholeSeconds(p.retryAfter)))
+	}
+	if p.closes {
+		h.Set("Connection", "close")
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 )
 
@@ -74,7 +75,7 @@ func TestBodiesThatNobodyReadsAreNotKept(t *testing.T) {
 	e := s.serve(edge.Options{})
 	s.scribe("default", "s").write(started("r"))
 	runtime.GC()
-	before := edge.MemoryInUse()
+	before := room.InUse()
 	const conns, frames, size = 60, 60, 16_000
 	body := strings.Repeat(string(http2Frame(0, 0, 1, make([]byte, size))), frames)
 	_, addr, _ := strings.Cut(e.url, "//")
@@ -98,7 +99,7 @@ func TestBodiesThatNobodyReadsAreNotKept(t *testing.T) {
 		t.Errorf("%v streams are open", n)
 	}
 	runtime.GC()
-	if kept := edge.MemoryInUse() - before; kept > conns*frames*size/2 {
+	if kept := room.InUse() - before; kept > conns*frames*size/2 {
 		t.Errorf("%d MiB are kept", kept>>20)
 	}
 }

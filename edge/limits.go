@@ -143,9 +143,19 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 // out.
 func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	tenant, address := whose(ctx)
-	if err := s.overload(tenant); err != nil {
+	if s.hub.Busy(tenant) {
+		return nil, s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
+	}
+	c, _ := ctx.Value(callKey{}).(*call)
+	promised, err := s.promise(costOf(c))
+	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			s.ledger.Return(promised)
+		}
+	}()
 	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
 		s.streams.Add(-1)
 		return nil, s.refused("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
@@ -165,24 +175,27 @@ func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 		leaveAddress()
 		leaveTenant()
 		s.streams.Add(-1)
+		s.ledger.Return(promised)
 	}, nil
 }
 
-// partWeight is about what it takes to follow one session of a stream of many, in bytes:
-// the stack of a goroutine and a place in the session's topic.
-const partWeight = 16 << 10
-
 // enterParts counts the sessions of a stream of many in. They are bounded by number,
-// like streams, and by a quarter of the memory: a burst of such streams is let in
-// before what it takes can be seen.
+// like streams, and by their part of the memory.
 func (s *Server) enterParts(n int) (leave func(), err error) {
+	promised, err := s.promise(int64(n) * partCost)
+	if err != nil {
+		return nil, err
+	}
 	all := s.parts.Add(int64(n))
-	leave = func() { s.parts.Add(-int64(n)) }
+	leave = func() {
+		s.parts.Add(-int64(n))
+		s.ledger.Return(promised)
+	}
 	switch {
 	case all > int64(s.opts.MaxStreams):
 		leave()
 		return nil, s.refused("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
-	case s.opts.Memory > 0 && all*partWeight > s.opts.Memory/4:
+	case s.budget.Many > 0 && all*partCost > s.budget.Many:
 		leave()
 		return nil, s.refused("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -192,8 +193,8 @@ func TestSessionsOfManyAreCounted(t *testing.T) {
 	for i := range 100 {
 		s.scribe("default", fmt.Sprint("s", i)).write(started("r"))
 	}
-	room := edge.MemoryInUse() + 64<<20
-	for name, opts := range map[string]edge.Options{"streams": {MaxStreams: 150}, "memory": {Memory: 4 * room}} {
+	free := room.InUse() + 64<<20
+	for name, opts := range map[string]edge.Options{"streams": {MaxStreams: 150}, "memory": {Memory: 4 * free}} {
 		e := s.serve(opts)
 		var open []*listener
 		status := 200
@@ -206,7 +207,7 @@ func TestSessionsOfManyAreCounted(t *testing.T) {
 		}
 		most := 1
 		if name == "memory" {
-			most = int(room) / (16 << 10) / 100
+			most = int(free) / (16 << 10) / 100
 		}
 		if status != 503 || len(open) != most || e.refusals(name) != 1 {
 			t.Fatalf("%s: status %d after %d, want 503 after %d", name, status, len(open), most)

@@ -1,38 +1,66 @@
 package edge
 
 import (
+	"context"
 	"net/http"
-	"runtime"
-	runtimemetrics "runtime/metrics"
-	"sync/atomic"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 )
 
-// memoryFull is the share of its memory that an edge may have in use for good
-// before it takes no more streams.
-const memoryFull = 0.85
+// What those who are let in are promised, in bytes: about what they will have taken in a
+// moment, as it was measured. docs/operations.md has the table.
+const (
+	connCost    = 12 << 10 // a connection in clear text
+	tlsCost     = 36 << 10 // a connection that begins with a handshake
+	requestCost = 28 << 10 // a request, to the end of its handler: a goroutine and what it asks of the log
+	streamCost  = 8 << 10  // a stream, besides its request; a parked one takes no more altogether
+	socketCost  = 24 << 10 // a WebSocket, besides its request
+	partCost    = 16 << 10 // a session of a stream of many: the stack of a goroutine and a place in its topic
+)
 
-// overload says why the edge takes no more streams, before it collapses under
-// them. Those that are open go on.
-func (s *Server) overload(tenant string) error {
-	if err := s.memoryLeft(); err != nil {
-		return err
+// costOf is what the stream or the wait of a call costs. A WebSocket was promised all of
+// it before its handshake.
+func costOf(c *call) int64 {
+	if c != nil && c.status == http.StatusSwitchingProtocols {
+		return 0
 	}
-	if s.hub.Busy(tenant) {
-		return s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
-	}
-	return nil
+	return streamCost
 }
 
-func (s *Server) memoryLeft() error {
-	limit := s.opts.Memory
-	if limit <= 0 || s.memory.inUse(time.Now()) <= int64(memoryFull*float64(limit)) {
-		return nil
+// turnedAway answers a request for which there is no memory. Health is told as long as
+// there is a connection to tell it over.
+func (s *Server) turnedAway(w http.ResponseWriter, r *http.Request, c *call) bool {
+	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+		return false
 	}
-	s.memory.collect(time.Now())
-	return s.refused("memory", overloaded("this edge has used up its memory; try another one"))
+	var ok bool
+	if c.promised, ok = s.ledger.Promise(requestCost, s.budget.Conns); !ok {
+		s.fail(w, c, s.refused("memory", noMemory()))
+	}
+	return !ok
+}
+
+// promise promises memory to what is about to be opened, or says that there is none:
+// before the edge collapses under it. What is open goes on.
+func (s *Server) promise(n int64) (room.Promise, error) {
+	if n == 0 {
+		return room.Promise{}, nil
+	}
+	p, ok := s.ledger.Promise(n, s.budget.Streams)
+	if !ok {
+		return p, s.refused("memory", noMemory())
+	}
+	return p, nil
+}
+
+// noMemory also has the client's connection closed, which takes some, too: there is
+// nothing here for it.
+func noMemory() *Problem {
+	p := overloaded("this edge has used up its memory; try another one")
+	p.closes = true
+	return p
 }
 
 // overloaded is a request that would be right at another edge, or later.
@@ -42,55 +70,10 @@ func overloaded(format string, args ...any) *Problem {
 	return p
 }
 
-// usage knows how much memory the process uses. It looks now and then only, since that
-// takes a lock of the runtime's. Safe for concurrent use.
-type usage struct {
-	at        atomic.Int64 // when bytes was right, in Unix nanoseconds
-	bytes     atomic.Int64
-	collected atomic.Int64 // when collect last did so, in Unix nanoseconds
-}
-
-// How old a usage may be, and how often garbage is collected to find out whether
-// memory is still used up.
-const (
-	lookAfter    = 100 * time.Millisecond
-	collectAfter = 5 * time.Second
-)
-
-// inUse is MemoryInUse, as it was at most lookAfter ago.
-func (u *usage) inUse(now time.Time) int64 {
-	at := u.at.Load()
-	if now.UnixNano()-at >= int64(lookAfter) && u.at.CompareAndSwap(at, now.UnixNano()) {
-		u.bytes.Store(MemoryInUse())
+// parkedNow takes back what the connection of a stream was promised that has given up its
+// goroutine: now it takes no more than the stream was promised.
+func parkedNow(ctx context.Context) {
+	if conn, ok := ctx.Value(connKey{}).(interface{ settle() }); ok {
+		conn.settle()
 	}
-	return u.bytes.Load()
-}
-
-// collect collects garbage now and then, to find out whether memory is free again: an
-// edge that refuses streams does so little that it would collect only minutes later.
-func (u *usage) collect(now time.Time) {
-	at := u.collected.Load()
-	if now.UnixNano()-at < int64(collectAfter) || !u.collected.CompareAndSwap(at, now.UnixNano()) {
-		return
-	}
-	go func() {
-		runtime.GC()
-		u.at.Store(0)
-	}()
-}
-
-// MemoryInUse is how many bytes the process could not give back now: what the last
-// garbage collection found alive, and all that is not on the heap. Garbage does not
-// count: there is always as much of it as the limit allows.
-func MemoryInUse() int64 {
-	samples := []runtimemetrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
-	}
-	runtimemetrics.Read(samples)
-	live, used := samples[0].Value.Uint64(), samples[1].Value.Uint64()
-	for _, s := range samples[2:] {
-		used -= min(used, s.Value.Uint64())
-	}
-	return int64(live + used)
 }

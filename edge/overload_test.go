@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/room"
+	"github.com/runlog-dev/runlog/edge/stream"
 )
 
 // Near its ceiling of memory an edge takes no new streams, says so, and goes on with
@@ -18,7 +20,7 @@ func TestMemoryCeiling(t *testing.T) {
 	w := s.scribe("default", "s")
 	w.write(started("r"))
 	runtime.GC()
-	e := s.serve(edge.Options{Memory: (edge.MemoryInUse() + 64<<20) * 100 / 85})
+	e := s.serve(edge.Options{Memory: 4 << 30, Stream: stream.Options{Budget: room.Budget{Streams: room.InUse() + 64<<20}}})
 	l := e.listen("/v1/sessions/s/events")
 	l.must()
 	ballast := make([]byte, 160<<20)

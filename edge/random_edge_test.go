@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
@@ -38,12 +39,12 @@ type frail struct {
 func (tr *trial) frailEdge() *frail {
 	r := tr.random
 	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(0).Addr()), opts: stream.Options{
-		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), RingTotal: 20000 << r.IntN(4), PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
+		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), Budget: room.Budget{Shared: 20000 << r.IntN(4)}, PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
 		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
 		WriteTimeout: time.Duration(50+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
 	}}
 	if tr.tight {
-		e.opts.ToldBytes, e.opts.LoadWait = 60_000<<r.IntN(5), time.Duration(20+r.IntN(500))*time.Millisecond
+		e.opts.Budget.Told, e.opts.LoadWait = 60_000<<r.IntN(5), time.Duration(20+r.IntN(500))*time.Millisecond
 	}
 	e.start()
 	return e

@@ -88,24 +88,13 @@ func (o *Options) setDefaults() {
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxStreams = cmp.Or(o.MaxStreams, 50_000)
 	o.MaxConns = cmp.Or(o.MaxConns, 60_000)
-	if o.Memory > 0 {
-		o.Stream.RingTotal = cmp.Or(o.Stream.RingTotal, int(o.Memory/4))
-		o.Stream.ToldBytes = cmp.Or(o.Stream.ToldBytes, o.Memory/4)
-		o.Stream.Memory = o.Memory
-	}
+	o.Stream.Budget.Ceiling = o.Memory
+	o.Stream.Budget = o.Stream.Budget.Divide()
+	o.Stream.Ledger = room.NewLedger(o.Memory > 0)
 	o.SocketPing = cmp.Or(o.SocketPing, socketPing)
 	o.MaxWait = cmp.Or(o.MaxWait, 5*time.Minute)
 	o.DrainRate = cmp.Or(o.DrainRate, 1000)
 	o.DrainPeriod = cmp.Or(o.DrainPeriod, 10*time.Second)
-}
-
-// bodies is how many bytes all bodies that are being read may take together. Decoded
-// they are several times as large.
-func (o *Options) bodies() int64 {
-	if o.Memory > 0 {
-		return o.Memory / 8
-	}
-	return 256 << 20
 }
 
 // A Server is an edge. New starts nothing.
@@ -119,7 +108,8 @@ type Server struct {
 	metrics   *metrics
 	secret    lazySecret
 	places    places
-	memory    usage
+	budget    room.Budget
+	ledger    *room.Ledger // of the process, also the hub's
 	bodies    room.Room
 	handler   http.Handler
 	comeback  *comeback      // set by Run
@@ -140,7 +130,7 @@ type Server struct {
 // New puts an edge together. Deps.Log is required.
 func New(d Deps, o Options) *Server {
 	o.setDefaults()
-	s := &Server{Deps: d, opts: o}
+	s := &Server{Deps: d, opts: o, budget: o.Stream.Budget, ledger: o.Stream.Ledger}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -154,7 +144,7 @@ func New(d Deps, o Options) *Server {
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
 	s.metrics.watch(d.Metrics, s.hub)
-	s.bodies.Most = o.bodies()
+	s.bodies.Most, s.bodies.Ledger, s.bodies.UpTo = s.budget.Bodies, s.ledger, s.budget.Requests
 	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
 	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
 	s.secret.read = s.Log.Secret
@@ -195,7 +185,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	s.comeback = newComeback(ln.Addr())
 	group.Go(func() error { return ignore(srv.Serve(s.comeback), http.ErrServerClosed) })
 	group.Go(func() error {
-		return ignore(s.accept(srv, &limitListener{Listener: ln, opts: &s.opts, refused: s.refused, of: map[string]int{}}), http.ErrServerClosed)
+		return ignore(s.accept(srv, s.limits(ln)), http.ErrServerClosed)
 	})
 	group.Go(func() error {
 		defer stopLive()

@@ -130,9 +130,11 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	if s.drain.Err() != nil {
 		return errDraining
 	}
-	if err := s.memoryLeft(); err != nil { // a WebSocket that is told so takes more than it would be told
+	promised, err := s.promise(socketCost) // a WebSocket that is told so takes more than it would be told
+	if err != nil {
 		return err
 	}
+	defer s.ledger.Return(promised)
 	s.takenOver.Add(1)
 	defer s.takenOver.Done()
 	k := &socket{srv: s, call: c, req: r, first: make(chan []byte), begun: make(chan struct{}),
@@ -146,7 +148,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 	defer func() { _ = k.conn.CloseNow() }()
 	defer k.cancel(nil)
 	defer k.keepAlive()()
-	err := k.serve(h)
+	err = k.serve(h)
 	c.err = err
 	k.out.calm()
 	k.answered()

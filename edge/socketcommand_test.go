@@ -15,6 +15,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/auth"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -204,8 +205,8 @@ func TestUnfinishedMessagesCountAsBodies(t *testing.T) {
 	s := newSite(t)
 	s.key("a")
 	const each = 200 << 10
-	memory := (edge.MemoryInUse() + 64<<20) * 100 / 85 // a WebSocket needs some that is free
-	n := int(memory / 4 / each)                        // an eighth is for bodies, a tenant may have half of that
+	memory := (room.InUse() + 64<<20) * 100 / 85 // a WebSocket needs some that is free
+	n := int(memory / 4 / each)                  // an eighth is for bodies, a tenant may have half of that
 	e := s.serve(edge.Options{Memory: memory})
 	s.scribe("a", "s").write(started("r"))
 	closed := 0

@@ -149,6 +149,7 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	defer leave()
 	p, err := v.ServeOrPark(ctx, c.key.Until(), w)
 	if c.parked = p; p != nil {
+		parkedNow(ctx)
 		return nil
 	}
 	return s.streamOver(c, false, err)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/runlog-dev/runlog/edge/room"
 )
 
 // Limits of an edge.
@@ -93,10 +95,11 @@ func bytesText(n int64) string {
 }
 
 // limitMemory tells the garbage collector of a limit, unless GOMEMLIMIT has, and
-// returns the one that holds; 0 if there is none.
+// returns the one that holds for the process; 0 if there is none.
 func limitMemory(bytes int64) int64 {
 	if bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(bytes)
+		debug.SetMemoryLimit(room.Collect(bytes))
+		return bytes
 	}
 	if now := debug.SetMemoryLimit(-1); now != math.MaxInt64 {
 		return now

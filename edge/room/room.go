@@ -1,6 +1,6 @@
-// Package room bounds what the requests of an edge hold in memory at once: bodies that are being read, and
-// conversations that are being told. Each kind has a room of its own, so that who sends slowly keeps nobody from reading,
-// and who reads slowly keeps nobody from sending.
+// Package room bounds what an edge holds in memory. A Budget divides it, a Ledger knows what of it is taken, and Rooms
+// bound what requests hold at once: bodies that are being read, and conversations that are being told. Each kind has a
+// room of its own, so that who sends slowly keeps nobody from reading, and who reads slowly keeps nobody from sending.
 package room
 
 import (
@@ -10,9 +10,12 @@ import (
 
 // A Room is an amount of memory that requests share. All of them together may have Most,
 // those of one tenant half of it. But a request that is the only one in the room, or of
-// its tenant, is not too large for that bound. Safe for concurrent use.
+// its tenant, is not too large for that bound. Beside others there is none either when the
+// process has used up its memory. Safe for concurrent use.
 type Room struct {
-	Most int64 // bytes; set before use
+	Most   int64   // bytes; set before use
+	Ledger *Ledger // of the process; nil: it has no ceiling
+	UpTo   int64   // what the ledger may come to, in bytes
 
 	mu    sync.Mutex
 	used  int64
@@ -30,9 +33,10 @@ func (r *Room) Used() int64 {
 // A Share is what one request has of a Room. Without a Room nothing is counted. It is used
 // by one goroutine at a time.
 type Share struct {
-	Room   *Room
-	Tenant string
-	size   int64
+	Room    *Room
+	Tenant  string
+	size    int64
+	promise Promise // of what was counted last
 }
 
 // Grow counts n more bytes if there is room for them.
@@ -66,7 +70,7 @@ func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !s.fits(n) {
+	if !s.fits(n) || !s.promised(n) {
 		if waits && r.freed == nil {
 			r.freed = make(chan struct{})
 		}
@@ -81,6 +85,20 @@ func (s *Share) fits(more int64) bool {
 	r := s.Room
 	others, kin := r.used-s.size, r.of[s.Tenant]-s.size
 	return (others == 0 || r.used+more <= r.Most) && (kin == 0 || r.of[s.Tenant]+more <= r.Most/2)
+}
+
+// promised has the ledger promise n more bytes, and reports whether there is memory for
+// them. It is called with the room's mu held.
+func (s *Share) promised(n int64) bool {
+	r := s.Room
+	p, ok := r.Ledger.Promise(n, r.UpTo)
+	if !ok && r.used == s.size {
+		p, ok = r.Ledger.add(n), true
+	}
+	if ok {
+		s.promise = r.Ledger.joined(s.promise, p)
+	}
+	return ok
 }
 
 // Fits reports whether there is room for all that is counted now.
@@ -101,6 +119,11 @@ func (s *Share) Set(n int64) {
 	}
 	s.Room.mu.Lock()
 	defer s.Room.mu.Unlock()
+	if more := n - s.size; more > 0 {
+		s.promise = s.Room.Ledger.joined(s.promise, s.Room.Ledger.add(more))
+	} else {
+		s.promise = s.Room.Ledger.less(s.promise, -more)
+	}
 	s.add(n - s.size)
 }
 

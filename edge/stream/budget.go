@@ -1,26 +1,33 @@
 package stream
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/runlog-dev/runlog/edge/room"
+)
 
 // A budget bounds what the rings of all topics keep together: each may grow to
 // Options.RingBytes as long as there is room for it, and all are cut to an equal
-// share when there is not.
+// share when there is not, or when the process has used up its memory.
 type budget struct {
 	limit    int64
+	ledger   *room.Ledger
+	upTo     int64 // what the ledger may come to
 	used     atomic.Int64
 	sweepAt  atomic.Int64 // use from which the rings are cut
 	sweeping atomic.Bool
+	pressed  atomic.Uint32 // the ledger's era in which the rings were cut for the process
 }
 
-func (b *budget) init(limit int) {
-	b.limit = int64(limit)
+func (b *budget) init(o *Options) {
+	b.limit, b.ledger, b.upTo = o.Budget.Shared, o.Ledger, o.Budget.Requests
 	b.sweepAt.Store(b.limit)
 }
 
 // keepWithin has the rings cut if they are too large, in a goroutine of its own.
 func (h *Hub) keepWithin() {
 	b := &h.rings
-	if b.used.Load() <= b.sweepAt.Load() || !b.sweeping.CompareAndSwap(false, true) {
+	if b.used.Load() <= b.sweepAt.Load() && b.surplus() == 0 || !b.sweeping.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -29,8 +36,18 @@ func (h *Hub) keepWithin() {
 	}()
 }
 
+// surplus is what the process has used up beyond its share of the ceiling. Once the rings
+// were cut for that it is nothing, until it was measured what that has freed.
+func (b *budget) surplus() int64 {
+	if b.ledger == nil || b.pressed.Load() == b.ledger.Era() {
+		return 0
+	}
+	return max(0, b.ledger.Used()-b.upTo)
+}
+
 // sweep drops the folds that nobody uses, and cuts every ring to its share of three
-// quarters of the budget, so that the next sweep is a while off. The last frame of each topic stays, even if these alone are over
+// quarters of the budget, so that the next sweep is a while off, less what the process
+// has used up. The last frame of each topic stays, even if these alone are over
 // the budget.
 func (h *Hub) sweep() {
 	h.mu.Lock()
@@ -40,7 +57,12 @@ func (h *Hub) sweep() {
 	}
 	h.mu.Unlock()
 	b := &h.rings
-	share := int(b.limit / 4 * 3 / int64(max(len(all), 1)))
+	most := b.limit / 4 * 3
+	if n := b.surplus(); n > 0 {
+		b.pressed.Store(b.ledger.Era())
+		most = max(0, min(most, b.used.Load()-n))
+	}
+	share := int(most / int64(max(len(all), 1)))
 	for _, t := range all {
 		t.spareFold()
 		t.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -24,7 +25,7 @@ func frame(k eventlog.Key, after event.Seq, n int) eventlog.Frame {
 
 func TestRingsTogetherAreBounded(t *testing.T) {
 	const topics, rounds, limit = 50, 40, 200_000
-	h := New(nil, nil, Options{RingTotal: limit})
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: limit}})
 	var all []*topic
 	for i := range topics {
 		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}, news: make(chan struct{})}
@@ -69,7 +70,7 @@ func (b *budget) await(t *testing.T) {
 // Sessions that are opened, and then are silent, are within the budget too.
 func TestRingsOfSessionsThatAreOpenedAreBounded(t *testing.T) {
 	const limit = 1 << 20
-	h := New(nil, nil, Options{RingTotal: limit})
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: limit}})
 	defer h.Close()
 	for i := range 100 {
 		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}}
@@ -90,7 +91,7 @@ func TestRingsOfSessionsThatAreOpenedAreBounded(t *testing.T) {
 // alone by many others may not grow to what they had.
 func TestRingsGiveBackWhatIsNotNeeded(t *testing.T) {
 	const topics, limit = 100, 1 << 20
-	h := New(nil, nil, Options{RingTotal: limit})
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: limit}})
 	for i := range topics {
 		tp := &topic{hub: h, key: eventlog.Key{Tenant: "t", Session: fmt.Sprint(i)}}
 		h.topics[tp.key] = tp
@@ -125,10 +126,34 @@ func TestRingsGiveBackWhatIsNotNeeded(t *testing.T) {
 	}
 }
 
+// Rings that have room of their own are cut when the process has used up its memory, and
+// not at each frame from then on.
+func TestRingsAreCutForTheProcess(t *testing.T) {
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: 1 << 20}, Ledger: room.NewLedger(true)})
+	h.rings.upTo = 1 << 40
+	tp := &topic{hub: h, key: key}
+	h.topics[tp.key] = tp
+	for range 100 {
+		tp.Frame(frame(tp.key, tp.head.Seq, 1))
+	}
+	if tp.ring.base != 0 {
+		t.Fatalf("the ring begins after %d", tp.ring.base)
+	}
+	h.rings.upTo = 1
+	tp.Frame(frame(tp.key, tp.head.Seq, 1))
+	h.rings.await(t)
+	if tp.ring.base != 100 {
+		t.Errorf("the ring begins after %d", tp.ring.base)
+	}
+	if h.rings.surplus() != 0 {
+		t.Error("the next frame cuts the rings again")
+	}
+}
+
 // More sessions than the budget has room for: the last frames stay, and the rings
 // are not cut again at each of them.
 func TestLastFramesStayInRings(t *testing.T) {
-	h := New(nil, nil, Options{RingTotal: 1000})
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: 1000}})
 	tp := &topic{hub: h, key: key, news: make(chan struct{})}
 	h.topics[tp.key] = tp
 	tp.add(frame(tp.key, 0, 20), tp.entries(new(event.Decoder), frame(tp.key, 0, 20)))
@@ -150,7 +175,7 @@ func TestViewersGetEverythingWithoutRings(t *testing.T) {
 	l := openLog(t)
 	w := newWriter(t, l)
 	write(t, w, event.RunStarted)
-	h := newHub(t, l, Options{RingTotal: 1, RingBytes: 1})
+	h := newHub(t, l, Options{Budget: room.Budget{Shared: 1}, RingBytes: 1})
 	got := make(chan string, 3)
 	for range cap(got) {
 		go func() { got <- serve(t, h, Request{RunID: "r"}) }()

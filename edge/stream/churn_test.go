@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -16,7 +17,7 @@ import (
 // Clients come and go in every way there is, under load: what they were given goes
 // with them. `make soak` does so for longer.
 func TestChurn(t *testing.T) {
-	s := parking(t, Options{Linger: 20 * time.Millisecond, RingTotal: 4 << 20}, nil)
+	s := parking(t, Options{Linger: 20 * time.Millisecond, Budget: room.Budget{Shared: 4 << 20}}, nil)
 	var until time.Time
 	if d, err := time.ParseDuration(os.Getenv("RUNLOG_SOAK")); err == nil {
 		until = time.Now().Add(d)

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -33,7 +34,6 @@ import (
 type Options struct {
 	RingBytes    int           // about what a topic keeps in memory, in bytes, default 16 MiB
 	RingEvents   int           // events a topic keeps, default 16384
-	RingTotal    int           // about what all topics keep together, in bytes, default 64 MiB
 	Linger       time.Duration // how long a topic without viewers stays, default 10 s
 	PageBytes    int           // what a viewer reads from the log at once, in bytes, default 256 KiB
 	PageReaders  int           // reads of the log at once, default 32
@@ -42,9 +42,9 @@ type Options struct {
 	Heartbeat    time.Duration // silence after which it gets a heartbeat, if a run is under way, default 5 s
 	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
 	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
-	ToldBytes    int64         // of large conversations, about what clients are being told together, in bytes, default 256 MiB
 	LoadWait     time.Duration // how long one of them waits to be loaded before it is refused, default 5 s
-	Memory       int64         // what the process may use, in bytes; default 0: no limit
+	Budget       room.Budget   // what topics share, conversations and the process may take
+	Ledger       *room.Ledger  // of the process; nil: it has no ceiling
 	Logger       *slog.Logger
 	Observe      Observer
 }
@@ -63,7 +63,6 @@ type Observer struct {
 func (o *Options) setDefaults() {
 	o.RingBytes = cmp.Or(o.RingBytes, 16<<20)
 	o.RingEvents = cmp.Or(o.RingEvents, 16384)
-	o.RingTotal = cmp.Or(o.RingTotal, 64<<20)
 	o.Linger = cmp.Or(o.Linger, 10*time.Second)
 	o.PageBytes = cmp.Or(o.PageBytes, 256<<10)
 	o.PageReaders = cmp.Or(o.PageReaders, 32)
@@ -72,7 +71,7 @@ func (o *Options) setDefaults() {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
 	o.CheckHead = cmp.Or(o.CheckHead, 15*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
-	o.ToldBytes = cmp.Or(o.ToldBytes, 256<<20)
+	o.Budget = o.Budget.Divide()
 	o.LoadWait = cmp.Or(o.LoadWait, 5*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -104,7 +103,7 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h.pages.init(opts.PageReaders)
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.loads.init(&opts)
-	h.rings.init(opts.RingTotal)
+	h.rings.init(&opts)
 	h.began = time.Now()
 	h.waiting.init(max(2, runtime.GOMAXPROCS(0)))
 	h.lot.parked = map[uint64]*Parked{}

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -33,20 +32,9 @@ const smallFold = 64 << 10
 // ErrCrowded: a large conversation can neither be loaded nor told now.
 var ErrCrowded = errors.New("too many large conversations are being read at this edge; try again, or another one")
 
-// atOnce is how many folds are made at once: a few for each processor, since a load waits
-// for its stores half of the time, but no more than one for each 64 MiB of memory: to make
-// one takes several times the size of the conversation.
-func atOnce(memory int64) int {
-	n := 4 * runtime.GOMAXPROCS(0)
-	if memory > 0 {
-		n = min(n, max(1, int(memory>>26)))
-	}
-	return n
-}
-
 func (l *loads) init(o *Options) {
-	l.turns.init(atOnce(o.Memory))
-	l.told.Most = o.ToldBytes
+	l.turns.init(o.Budget.Folds)
+	l.told.Most, l.told.Ledger, l.told.UpTo = o.Budget.Told, o.Ledger, o.Budget.Requests
 	l.wait = o.LoadWait
 }
 

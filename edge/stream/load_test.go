@@ -10,13 +10,14 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 )
 
 // crowd is a hub for large conversations that one can be loaded of at once.
 func crowd() *Hub {
 	h := &Hub{}
-	h.loads.init(&Options{Memory: 64 << 20, ToldBytes: 4 << 20, LoadWait: time.Second})
+	h.loads.init(&Options{Budget: room.Budget{Ceiling: 64 << 20, Told: 4 << 20}.Divide(), LoadWait: time.Second})
 	return h
 }
 
@@ -102,7 +103,7 @@ func TestNobodyWaitsForHimself(t *testing.T) {
 func TestASnapshotReplacesWhatIsKept(t *testing.T) {
 	l := openLog(t)
 	fill(t, l, of(event.RunStarted, event.RunStartedData{Agent: "demo", Attempt: 1}), said(strings.Repeat("x", 200<<10)))
-	h := newHub(t, l, Options{Memory: 64 << 20, LoadWait: 50 * time.Millisecond})
+	h := newHub(t, l, Options{Budget: room.Budget{Ceiling: 64 << 20}, LoadWait: 50 * time.Millisecond})
 	v, err := h.View(t.Context(), Request{Key: key, Dialect: native.Dialect{}, Transport: NDJSON{}})
 	if err != nil {
 		t.Fatal(err)

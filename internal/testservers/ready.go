@@ -3,6 +3,7 @@ package testservers
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,21 @@ import (
 func (p *Process) WaitReady(url string) {
 	p.t.Helper()
 	if err := p.await(p.current(), func() error { return answers(url) }); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// WaitTLS waits until the process takes connections of TLS, whatever its certificate is.
+func (p *Process) WaitTLS(addr string) {
+	p.t.Helper()
+	err := p.await(p.current(), func() error {
+		conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if err != nil {
 		p.t.Fatal(err)
 	}
 }
