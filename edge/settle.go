@@ -152,20 +152,28 @@ func (s *Server) settle(w http.ResponseWriter, ctx context.Context, c *call, p r
 	return nil
 }
 
-// watchCall looks at a call until it is settled or settleWait is over.
+// watchCall looks at a call, whenever its session has new events, until it is settled or
+// settleWait is over.
 func (s *Server) watchCall(ctx context.Context, p runPlace, t *event.ToolCall, settled func(*event.ToolCall) (bool, error)) (*event.ToolCall, bool, error) {
-	deadline := time.Now().Add(settleWait)
+	deadline, seen := time.Now().Add(settleWait), event.Seq(0)
 	for pause := 2 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 200*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return t, false, context.Cause(ctx)
 		case <-time.After(pause):
 		}
+		head, err := s.Log.Head(ctx, p.key)
+		if err != nil {
+			return t, false, err
+		}
+		if head.Seq == seen {
+			continue
+		}
 		_, fold, err := s.state(ctx, p)
 		if err != nil || fold == nil || fold.Call(t.CallID) == nil {
 			return t, false, err
 		}
-		t = fold.Call(t.CallID)
+		t, seen = fold.Call(t.CallID), fold.Seq
 		if done, err := settled(t); done || err != nil {
 			return t, done, err
 		}
