@@ -201,10 +201,8 @@ func (in *aguiInput) decisions(fold *event.Session, run *event.Run) ([]event.Com
 			missing = append(missing, a.CallID)
 			continue
 		}
-		cmd := in.Resume[i].decision()
-		cmd.CallID, cmd.ArgsSHA256 = a.CallID, a.ArgsSHA256
-		cmd.CommandID = a.CallID + "." + string(cmd.Kind)
-		list = append(list, cmd)
+		approved, reason := in.Resume[i].decision()
+		list = append(list, decision(fold.Call(a.CallID), approved, reason))
 	}
 	switch {
 	case len(list) < len(in.Resume):
@@ -217,14 +215,12 @@ func (in *aguiInput) decisions(fold *event.Session, run *event.Run) ([]event.Com
 
 // decision: a resolved interrupt is an approval, unless its payload says that it
 // is not.
-func (r aguiResume) decision() event.Command {
+func (r aguiResume) decision() (approved bool, reason string) {
 	var payload struct {
 		Approved *bool  `json:"approved"`
 		Reason   string `json:"reason"`
 	}
 	_ = json.Unmarshal(r.Payload, &payload) // any payload approves
-	if r.Status == "cancelled" || payload.Approved != nil && !*payload.Approved {
-		return event.Command{Kind: event.Deny, Reason: payload.Reason}
-	}
-	return event.Command{Kind: event.Approve, Reason: payload.Reason}
+	approved = r.Status != "cancelled" && (payload.Approved == nil || *payload.Approved)
+	return approved, payload.Reason
 }

@@ -179,12 +179,3 @@ func (p aisdkPart) command(t *event.ToolCall) (event.Command, bool) {
 	}
 	return decision(t, *p.Approval.Approved, p.Approval.Reason), t.Status == event.WaitingApproval
 }
-
-// decision approves or denies a call.
-func decision(t *event.ToolCall, approved bool, reason string) event.Command {
-	kind := event.Deny
-	if approved {
-		kind = event.Approve
-	}
-	return event.Command{CommandID: t.CallID + "." + string(kind), Kind: kind, CallID: t.CallID, ArgsSHA256: event.ArgsHash(t.Args), Reason: reason}
-}

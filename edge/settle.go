@@ -29,8 +29,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	kind := map[event.Decision]event.Kind{event.Approved: event.Approve, event.Denied: event.Deny}[body.Decision]
-	if kind == "" {
+	if body.Decision != event.Approved && body.Decision != event.Denied {
 		return bad("decision", "decision: %q is neither approve nor deny", body.Decision)
 	}
 	if len(body.Reason) > maxReason {
@@ -57,8 +56,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	if want := event.ArgsHash(tool.Args); body.ArgsSHA256 != "" && body.ArgsSHA256 != want {
 		return problem(http.StatusConflict, event.CodeConflict, "the decision is about other arguments: those of the call have the SHA-256 %s", want)
 	}
-	cmd := event.Command{CommandID: p.runID + "." + question(tool) + "." + string(kind), Kind: kind, CallID: tool.CallID,
-		ArgsSHA256: event.ArgsHash(tool.Args), Reason: body.Reason}
+	cmd := decision(tool, body.Decision == event.Approved, body.Reason)
+	cmd.CommandID = p.runID + "." + cmd.CommandID
 	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
 }
 
@@ -102,6 +101,15 @@ func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) err
 	cmd := event.Command{CommandID: p.runID + "." + question(tool) + ".result", Kind: event.Result, CallID: tool.CallID,
 		Content: content.parts, Structured: body.Structured, Failed: body.Failed}
 	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
+}
+
+// decision approves or denies a call.
+func decision(t *event.ToolCall, approved bool, reason string) event.Command {
+	kind := event.Deny
+	if approved {
+		kind = event.Approve
+	}
+	return event.Command{CommandID: question(t) + "." + string(kind), Kind: kind, CallID: t.CallID, ArgsSHA256: event.ArgsHash(t.Args), Reason: reason}
 }
 
 // question names what is decided about a call. One that was broken off may have

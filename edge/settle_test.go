@@ -73,11 +73,10 @@ func TestSettlingIsDecidedByTheLog(t *testing.T) {
 	}
 }
 
-// TestACallInDoubtTakesAResult: what somebody has found out about a call that was
-// broken off, once. The answer to an approval of before is not taken for one.
-func TestACallInDoubtTakesAResult(t *testing.T) {
-	s := newSite(t)
-	e := s.edge(edge.Options{})
+// inDoubt writes a session with a call that was approved and broken off, and waits to be
+// decided about again.
+func (s *site) inDoubt() *scribe {
+	s.t.Helper()
 	w := s.scribe("default", "ses_doubt")
 	w.write(event.New(event.SessionCreated, event.SessionCreatedData{Agent: "demo"}), started("run_d"),
 		of("run_d", event.ToolStarted, event.ToolStartedData{CallID: "x", Name: "t", MessageID: "m", Executor: event.ByWorker}),
@@ -87,6 +86,26 @@ func TestACallInDoubtTakesAResult(t *testing.T) {
 		of("run_d", event.ApprovalRequested, event.ApprovalRequestedData{CallID: "x", ArgsSHA256: event.ArgsHash(""), Reason: event.CodeInterrupted}),
 		of("run_d", event.RunStatus, event.RunStatusData{Status: event.WaitingApproval, Previous: event.WaitingTool}))
 	s.project("default", "ses_doubt")
+	return w
+}
+
+// An approval of before is not taken for one of what is asked now.
+func TestACallInDoubtIsApprovedAnew(t *testing.T) {
+	s := newSite(t)
+	w := s.inDoubt()
+	wantStatus(t, s.edge(edge.Options{}).do("POST", "/mcp", `{"jsonrpc":"2.0","id":"run_d/x","result":{"action":"accept"}}`), http.StatusAccepted)
+	waiting, err := s.log.Inbox(t.Context(), w.k)
+	if err != nil || len(waiting) != 1 || waiting[0].Kind != event.Approve || waiting[0].CommandID != "run_d.x.1.approve" {
+		t.Errorf("the inbox holds %+v, %v", waiting, err)
+	}
+}
+
+// TestACallInDoubtTakesAResult: what somebody has found out about a call that was
+// broken off, once. The answer to an approval of before is not taken for one.
+func TestACallInDoubtTakesAResult(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	w := s.inDoubt()
 	answers := make(chan int, 1)
 	go func() {
 		answers <- e.do("POST", "/v1/runs/run_d/tools/x", `{"content":"it did happen"}`).StatusCode
