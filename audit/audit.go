@@ -230,6 +230,6 @@ func (c *Checker) end(out *Checker) {
 		out.find(Finding{Rule: SnapshotFold, Detail: fmt.Sprintf("the stored snapshot is at %d, the log ends at %d", s.Seq, c.next-1)})
 	}
 	if !c.broken && c.fold.Seq > 0 {
-		c.owner.end(c, out)
+		c.owner.end(out)
 	}
 }

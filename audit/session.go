@@ -129,7 +129,7 @@ func (c *Checker) below(call *call) *run {
 }
 
 // end: every prefix of a log is sound while somebody has the session.
-func (o owner) end(c, out *Checker) {
+func (o owner) end(out *Checker) {
 	if o.recover != "" && o.released {
 		out.find(Finding{RunID: o.recover, Rule: ClaimRecovered, Detail: "the run was taken over and not recovered"})
 	}

@@ -103,27 +103,38 @@ func (p *pass) tell(k eventlog.Key, list ...Finding) {
 
 // sessions checks the logs of all partitions, and what has only an inbox.
 func (p *pass) sessions(ctx context.Context, tenant string) error {
+	keys, err := p.keys(ctx, tenant)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.opts.Parallel)
-	done := map[eventlog.Key]bool{}
-	for i := -1; i < p.log.Partitions(); i++ {
-		partition := p.log.Partitions() - 2 - i // the inboxes last
-		keys, err := p.log.Sessions(ctx, partition, tenant)
-		if err != nil {
-			return errors.Join(err, g.Wait())
-		}
-		for _, k := range keys {
-			if partition >= 0 && p.log.Partition(k) != partition {
-				p.tell(k, Finding{Rule: FramePlace, Detail: fmt.Sprintf("its log is in partition %d, it belongs to %d", partition, p.log.Partition(k))})
-				continue
-			}
-			if !done[k] {
-				done[k] = true
-				g.Go(func() error { return p.session(ctx, k) })
-			}
-		}
+	for _, k := range keys {
+		g.Go(func() error { return p.session(ctx, k) })
 	}
 	return g.Wait()
+}
+
+// keys lists the sessions that have a log or a command, each once.
+func (p *pass) keys(ctx context.Context, tenant string) ([]eventlog.Key, error) {
+	var all []eventlog.Key
+	for partition := range p.log.Partitions() {
+		keys, err := p.log.Sessions(ctx, partition, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			if home := p.log.Partition(k); home != partition {
+				p.tell(k, Finding{Rule: FramePlace, Detail: fmt.Sprintf("its log is in partition %d, it belongs to %d", partition, home)})
+				continue
+			}
+			all = append(all, k)
+		}
+	}
+	commanded, err := p.log.Commanded(ctx, tenant)
+	all = append(all, commanded...)
+	slices.SortFunc(all, eventlog.Key.Compare)
+	return slices.Compact(all), err
 }
 
 // session reads what is stored of a session in an order in which a live one

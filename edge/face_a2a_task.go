@@ -39,7 +39,7 @@ func (s *Server) a2aSend(r *http.Request, c *call, q *rpcCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	task, _, err := s.a2aNow(r, t, in.Configuration.History)
+	task, err := s.a2aNow(r, t, in.Configuration.History)
 	return struct {
 		Task a2a.Task `json:"task"`
 	}{task}, err
@@ -68,10 +68,10 @@ func (s *Server) a2aWait(ctx context.Context, t *a2aTask) error {
 }
 
 // a2aNow is a task as it is.
-func (s *Server) a2aNow(r *http.Request, t *a2aTask, history *int) (a2a.Task, runState, error) {
+func (s *Server) a2aNow(r *http.Request, t *a2aTask, history *int) (a2a.Task, error) {
 	st, fold, err := s.stateToTell(r.Context(), t.place)
 	if err != nil {
-		return a2a.Task{}, st, err
+		return a2a.Task{}, err
 	}
 	if fold == nil { // the catalog alone knows it
 		fold = event.NewSession(t.place.key.Session)
@@ -84,7 +84,7 @@ func (s *Server) a2aNow(r *http.Request, t *a2aTask, history *int) (a2a.Task, ru
 	if history != nil {
 		n = max(*history, 0)
 	}
-	return t.dialect(s.base(r)).Task(fold, run, n), st, nil
+	return t.dialect(s.base(r)).Task(fold, run, n), nil
 }
 
 // a2aFind finds a task of the agent that is called; another agent's is not there.
@@ -120,7 +120,7 @@ func (s *Server) a2aGet(r *http.Request, c *call, q *rpcCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	task, _, err := s.a2aNow(r, t, p.History)
+	task, err := s.a2aNow(r, t, p.History)
 	return task, err
 }
 
@@ -138,7 +138,7 @@ func (s *Server) a2aCancel(r *http.Request, c *call, q *rpcCall) (any, error) {
 	if st.Status.Terminal() && st.Status != event.Cancelled {
 		return nil, &a2aError{code: a2aNotCancelable, reason: "TASK_NOT_CANCELABLE", text: "the task has ended: it is " + string(st.Status)}
 	}
-	task, _, err := s.a2aNow(r, t, p.History)
+	task, err := s.a2aNow(r, t, p.History)
 	return task, err
 }
 

@@ -168,11 +168,8 @@ type ToolNames struct {
 	set   bool
 }
 
-// AllTools and NoTools are the two words.
-var (
-	AllTools = ToolNames{All: true, set: true}
-	NoTools  = ToolNames{set: true}
-)
+// NoTools is "none".
+var NoTools = ToolNames{set: true}
 
 // SomeTools names tools.
 func SomeTools(names ...string) ToolNames { return ToolNames{Names: names, set: true} }

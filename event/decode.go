@@ -10,7 +10,7 @@ import (
 // Decode reads one event from its JSON line. Unknown types and fields of data
 // are kept as they are.
 func Decode(line []byte) (Event, error) {
-	e, err := DecodeInPlace(line)
+	e, err := new(Decoder).Decode(line)
 	if err != nil {
 		return Event{}, err
 	}
@@ -18,22 +18,12 @@ func Decode(line []byte) (Event, error) {
 	return e, nil
 }
 
-// DecodeInPlace is Decode for a line that nobody changes afterwards: the event's
-// data is a part of it.
-func DecodeInPlace(line []byte) (Event, error) { return new(Decoder).Decode(line) }
-
-// A Decoder reads lines that follow each other, as DecodeInPlace does: strings
-// that one event has in common with the one before it are kept once for both.
-// The zero value works.
+// A Decoder reads lines that follow each other and that nobody changes afterwards: an
+// event's data is a part of its line, and strings that it has in common with the one
+// before it are kept once for both. The zero value works.
 type Decoder struct {
-	last  Event
+	last  Event // without its data, which is a part of its line
 	plain bool
-}
-
-// After has the next line follow an event that was read before.
-func (d *Decoder) After(e Event) {
-	d.last = e
-	d.last.Data = nil // a part of the line
 }
 
 // Decode reads the next line.
@@ -61,7 +51,8 @@ func (d *Decoder) read(line []byte, valid func(data []byte) bool) (Event, error)
 	if err != nil {
 		return Event{}, fmt.Errorf("decode event: %w", err)
 	}
-	d.After(e)
+	d.last = e
+	d.last.Data = nil
 	return e, nil
 }
 

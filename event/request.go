@@ -299,7 +299,7 @@ func (b *turnBuilder) wire(c *ToolCall) *wireCall {
 		w.open = !c.Done()
 		return w
 	}
-	w.id, w.name, w.raw = WireID(c.CallID), WireName(c.Name), w.args
+	w.id, w.name, w.raw = wireID(c.CallID), WireName(c.Name), w.args
 	w.result = join("\n\n", w.result, note)
 	return w
 }
@@ -357,8 +357,8 @@ const (
 // other name shares.
 func WireName(name string) string { return wireWord(name, maxWireName, "tool") }
 
-// WireID is WireName for call ids (40 characters).
-func WireID(id string) string { return wireWord(id, maxWireID, "call") }
+// wireID is WireName for call ids (40 characters).
+func wireID(id string) string { return wireWord(id, maxWireID, "call") }
 
 func wireWord(s string, limit int, empty string) string {
 	plain := strings.Map(wireRune, s)

@@ -32,13 +32,12 @@ const (
 // order of Append without gaps, and after another writer has appended nothing
 // more gets in: the Writer ends with ErrFenced. Safe for concurrent use.
 type Writer struct {
-	log  *Log
-	key  Key
-	id   string // of this writer, part of every frame's id
-	stop context.CancelFunc
-	ctx  context.Context // ends with the writer
-
-	start event.Seq
+	log   *Log
+	key   Key
+	id    string    // of this writer, part of every frame's id
+	start event.Seq // it appends after this event
+	stop  context.CancelFunc
+	ctx   context.Context // ends with the writer
 
 	mu        sync.Mutex
 	changed   sync.Cond // on mu: buffer, committed or err changed
@@ -143,13 +142,13 @@ func (w *Writer) Fresh(d time.Duration) bool {
 // Check asks the leader whether this writer still owns the session; if not, the
 // writer ends with ErrFenced.
 func (w *Writer) Check(ctx context.Context) error {
-	head, err := w.log.Head(ctx, w.key)
+	f, err := w.log.headFrame(ctx, w.key)
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil && head.Pos > w.committed.Pos && !strings.HasPrefix(head.frameID, w.id+"-") {
+	if w.err == nil && f.Pos > w.committed.Pos && !w.Wrote(f) {
 		w.endLocked(ErrFenced)
 	}
 	return w.err
@@ -258,24 +257,12 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 	prev := w.Head()
 	w.frames++
 	id := w.id + "-" + strconv.Itoa(w.frames)
-	msg := nats.NewMsg(w.log.subject(w.key))
-	msg.Header.Set(hdrSeq, first.String()+"-"+last.String())
-	msg.Header.Set(hdrFrame, id)
-	msg.Header.Set(hdrExpect, strconv.FormatUint(prev.Pos, 10))
-	msg.Data = data
-	head := Head{Seq: last, First: first, Prev: prev.Pos, frameID: id}
+	msg := w.message(id, prev, data, first, last)
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		pos, err := w.publish(msg)
-		if err == nil {
-			head.Pos = pos
-			return head, nil
-		}
-		if apiCode(err) != errInProcess {
-			pos, landed, err := w.resolve(prev, id)
-			if landed {
-				head.Pos = pos
-				return head, nil
-			}
+		landed := err == nil
+		if !landed && apiCode(err) != errInProcess {
+			pos, landed, err = w.resolve(prev, id)
 			if errors.Is(err, ErrFenced) || errors.Is(err, nats.ErrConnectionClosed) { // for good
 				return Head{}, fmt.Errorf("append to %s: %w", w.key, err)
 			}
@@ -283,10 +270,23 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 				w.log.opts.Logger.Warn("append waits for the event log", "tenant", w.key.Tenant, "session", w.key.Session, "err", err)
 			}
 		}
+		if landed {
+			return Head{Seq: last, First: first, Pos: pos, Prev: prev.Pos}, nil
+		}
 		if sleep(w.ctx, wait) != nil {
 			return Head{}, w.Err()
 		}
 	}
+}
+
+// message is a frame as it is stored, if prev is the head then.
+func (w *Writer) message(id string, prev Head, data []byte, first, last event.Seq) *nats.Msg {
+	msg := nats.NewMsg(w.log.subject(w.key))
+	msg.Header.Set(hdrSeq, first.String()+"-"+last.String())
+	msg.Header.Set(hdrFrame, id)
+	msg.Header.Set(hdrExpect, strconv.FormatUint(prev.Pos, 10))
+	msg.Data = data
+	return msg
 }
 
 func (w *Writer) publish(msg *nats.Msg) (uint64, error) {
@@ -316,13 +316,13 @@ func (w *Writer) publish(msg *nats.Msg) (uint64, error) {
 // was a mismatch: it landed, nothing changed (send it again), or somebody else
 // wrote (fenced).
 func (w *Writer) resolve(prev Head, id string) (pos uint64, landed bool, err error) {
-	head, err := w.log.Head(w.ctx, w.key)
+	f, err := w.log.headFrame(w.ctx, w.key)
 	switch {
 	case err != nil:
 		return 0, false, err
-	case head.frameID == id:
-		return head.Pos, true, nil
-	case head.Pos == prev.Pos:
+	case f.ID == id:
+		return f.Pos, true, nil
+	case f.Pos == prev.Pos:
 		return 0, false, nil
 	}
 	return 0, false, ErrFenced

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,10 +56,7 @@ func (l *Log) DeadLetters(ctx context.Context, tenant string) ([]DeadLetter, err
 		list = append(list, d)
 	}
 	slices.SortFunc(list, func(a, b DeadLetter) int {
-		if c := a.Time.Compare(b.Time.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.RunID, b.RunID)
+		return cmp.Or(a.Time.Compare(b.Time.Time), strings.Compare(a.RunID, b.RunID))
 	})
 	return list, nil
 }

@@ -22,8 +22,6 @@ type Head struct {
 	Pos   uint64    // stream position of the last frame
 	Prev  uint64    // stream position of the frame before it, 0 if there is none
 	Time  time.Time // when that frame was stored, zero if unknown
-
-	frameID string
 }
 
 // A Frame is one stored message: consecutive events of one session. The zero Frame is
@@ -111,7 +109,7 @@ func (f Frame) readable() ([]event.Event, error) {
 // End is the end of the log as it was when the frame had been stored: the position to
 // read on from.
 func (f Frame) End() Head {
-	return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev, Time: f.Time, frameID: f.ID}
+	return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev, Time: f.Time}
 }
 
 // Before is the end of the log as it was before the frame was stored. Its First, Prev

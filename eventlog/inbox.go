@@ -134,7 +134,7 @@ func (l *Log) OnCommand(k Key, fn func()) (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// Overdue yields the sessions whose inbox holds a command older than age.
+// Overdue lists the sessions whose inbox holds a command older than age.
 func (l *Log) Overdue(ctx context.Context, age time.Duration) ([]Key, error) {
 	limit := time.Now().Add(-age)
 	seen := map[Key]bool{}

@@ -58,13 +58,21 @@ func (l *Log) inspect(ctx context.Context) error {
 	return nil
 }
 
-// Sessions lists the sessions that have a log in a partition, or a command in
-// an inbox if the partition is negative; of one tenant, or of all for "".
+// Sessions lists the sessions that have a log in a partition, of one tenant or of all for
+// "".
 func (l *Log) Sessions(ctx context.Context, partition int, tenant string) ([]Key, error) {
-	stream, prefix := streamName(partition), fmt.Sprintf("log.%d.", partition)
-	if partition < 0 {
-		stream, prefix = inboxStream, "inbox."
-	}
+	return l.keys(ctx, streamName(partition), fmt.Sprintf("log.%d.", partition), tenant)
+}
+
+// Commanded lists the sessions that have a command in their inbox, of one tenant or of all
+// for "".
+func (l *Log) Commanded(ctx context.Context, tenant string) ([]Key, error) {
+	return l.keys(ctx, inboxStream, "inbox.", tenant)
+}
+
+// keys lists the sessions whose subjects, which begin with prefix, have messages in a
+// stream.
+func (l *Log) keys(ctx context.Context, stream, prefix, tenant string) ([]Key, error) {
 	filter := prefix + ">"
 	if tenant != "" {
 		filter = prefix + token(tenant) + ".>"
@@ -89,7 +97,7 @@ func (l *Log) Sessions(ctx context.Context, partition int, tenant string) ([]Key
 		}
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(keys, Key.Compare)
 	return slices.Compact(keys), nil
 }
 

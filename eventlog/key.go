@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -13,6 +14,11 @@ type Key struct {
 }
 
 func (k Key) String() string { return k.Tenant + "/" + k.Session }
+
+// Compare orders keys by tenant, then session.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(strings.Compare(k.Tenant, o.Tenant), strings.Compare(k.Session, o.Session))
+}
 
 // token writes an id as one subject token and key of a KV bucket. Letters,
 // digits, - and _ stand for themselves, every other byte is =XX. This is the

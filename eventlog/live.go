@@ -103,10 +103,10 @@ func (lv *Live) Run(ctx context.Context) error {
 		case m := <-lv.msgs:
 			lv.dispatch(m)
 		case <-status:
-			lv.CheckAll()
+			lv.checkAll()
 		case <-dropped.C:
 			if lv.anyDropped() {
-				lv.CheckAll()
+				lv.checkAll()
 			}
 		}
 	}
@@ -136,9 +136,9 @@ func (lv *Live) anyDropped() bool {
 	return any
 }
 
-// CheckAll compares every watch with the head of its log and fills what is
+// checkAll compares every watch with the head of its log and fills what is
 // missing, in the background.
-func (lv *Live) CheckAll() {
+func (lv *Live) checkAll() {
 	lv.mu.Lock()
 	defer lv.mu.Unlock()
 	for _, w := range lv.watches {

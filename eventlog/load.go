@@ -51,7 +51,7 @@ func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Co
 	if head.Seq == 0 {
 		return event.NewSession(k.Session), head, nil
 	}
-	s, err := l.snapshot(ctx, k, head, gate, stored)
+	s, err := l.snapshot(ctx, k, head.Seq, gate, stored)
 	if err != nil {
 		return nil, Head{}, err
 	}
@@ -67,7 +67,7 @@ func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Co
 // LoadAt returns a fold of the session that stands at seq or before it: the stored
 // snapshot if it is not newer, else the fold of no events. CatchTo takes it on to seq.
 func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq, gate Gate) (*event.Session, error) {
-	if s, err := l.snapshot(ctx, k, Head{Seq: seq}, gate, l.snapshotEntry); s != nil || err != nil {
+	if s, err := l.snapshot(ctx, k, seq, gate, l.snapshotEntry); s != nil || err != nil {
 		return s, err
 	}
 	return event.NewSession(k.Session), ctx.Err()

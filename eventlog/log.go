@@ -23,7 +23,7 @@ var (
 	ErrTooLarge = errors.New("event too large for a frame")
 	// ErrGone: the log no longer holds what was asked for.
 	ErrGone = errors.New("events are no longer kept in the log")
-	// ErrNotFound: there is no such session, run or snapshot.
+	// ErrNotFound: there is no such run, agent, dead letter or installation.
 	ErrNotFound = errors.New("not found")
 	// ErrInboxFull: too many commands wait in the session's inbox.
 	ErrInboxFull = errors.New("inbox full")
@@ -40,7 +40,6 @@ type Options struct {
 	Partitions int           // LOG streams; fixed at install, default 1
 	Replicas   int           // of every stream, default 1
 	Lease      time.Duration // how long a silent worker keeps a session, default 15 s
-	RunsKept   time.Duration // how long idempotency keys and run ids are looked up here, default 72 h
 	Blobs      Blobs         // for snapshots too large for the KV bucket; nil: those are not kept
 	Logger     *slog.Logger
 	Observe    Observer
@@ -97,7 +96,6 @@ func (o *Options) setDefaults() {
 	o.Partitions = cmp.Or(o.Partitions, 1)
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.Lease = cmp.Or(o.Lease, defaultLease)
-	o.RunsKept = cmp.Or(o.RunsKept, 72*time.Hour)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

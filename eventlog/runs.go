@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,8 +15,11 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
+// runsKept is how long run ids and idempotency keys are looked up here.
+const runsKept = 72 * time.Hour
+
 // A RunRef says where a run is: the entry of the runs index, kept for
-// Options.RunsKept after the run was accepted.
+// runsKept after the run was accepted.
 type RunRef struct {
 	RunID     string     `json:"run_id"`
 	SessionID string     `json:"session_id"`
@@ -136,10 +140,8 @@ func (l *Log) holds(ctx context.Context, k Key, ref RunRef) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, w := range waiting {
-		if w.RunID == ref.RunID {
-			return true, nil
-		}
+	if slices.ContainsFunc(waiting, func(w Waiting) bool { return w.RunID == ref.RunID }) {
+		return true, nil
 	}
 	s, _, err := l.Load(ctx, k)
 	if err != nil {

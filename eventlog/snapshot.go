@@ -109,28 +109,33 @@ func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry, revis
 	return err
 }
 
-// snapshot returns the stored fold if it can be used, else nil: then the events
-// are folded from the beginning. An error is the gate's.
-func (l *Log) snapshot(ctx context.Context, k Key, head Head, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, error) {
+// snapshot returns the stored fold, as stored reads it, if it can be used for a fold at
+// seq; else nil: then the events are folded from the beginning. An error is the gate's.
+func (l *Log) snapshot(ctx context.Context, k Key, seq event.Seq, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, error) {
 	value, err := stored(ctx, k)
 	if err != nil {
 		return nil, nil
 	}
 	var entry snapshotEntry
-	if err = json.Unmarshal(value, &entry); err == nil && entry.Seq > head.Seq {
+	if err := json.Unmarshal(value, &entry); err != nil {
+		l.unusable(k, err)
+		return nil, nil
+	}
+	if entry.Seq > seq {
 		return nil, nil
 	}
 	if err := gate.pass(ctx, entry.weight()); err != nil {
 		return nil, err
 	}
-	var s *event.Session
-	if err == nil {
-		s, err = l.openSnapshot(ctx, entry)
-	}
+	s, err := l.openSnapshot(ctx, entry)
 	if err != nil && !errors.Is(err, event.ErrOtherFold) {
-		l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
+		l.unusable(k, err)
 	}
 	return s, nil
+}
+
+func (l *Log) unusable(k Key, err error) {
+	l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
 }
 
 // weight is the size of the fold's JSON. One in a blob is large; how large, the blob says.

@@ -58,17 +58,17 @@ func (l *Log) setUp(ctx context.Context) error {
 }
 
 func (l *Log) checkServer() error {
-	if v := l.nc.ConnectedServerVersion(); !l.nc.IsConnected() {
+	if !l.nc.IsConnected() {
 		return unavailable(fmt.Errorf("connect: %w", nats.ErrDisconnected))
-	} else if older(v, minServer) {
+	}
+	if v := l.nc.ConnectedServerVersion(); older(v, minServer) {
 		return fmt.Errorf("nats-server %s is too old: it ignores settings that runlog needs; use %s or newer", v, minServer)
 	}
 	return nil
 }
 
 func older(v, than string) bool {
-	a, b := numbers(v), numbers(than)
-	return slices.Compare(a, b) < 0
+	return slices.Compare(numbers(v), numbers(than)) < 0
 }
 
 // numbers reads the parts of a version; a suffix such as -RC.1 is cut off.
@@ -234,7 +234,7 @@ func (l *Log) ensureConsumer(ctx context.Context) error {
 }
 
 func (l *Log) ensureBuckets(ctx context.Context) (err error) {
-	l.runs, err = l.bucket(ctx, jetstream.KeyValueConfig{Bucket: "RUNS", TTL: l.opts.RunsKept})
+	l.runs, err = l.bucket(ctx, jetstream.KeyValueConfig{Bucket: "RUNS", TTL: runsKept})
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (v *Viewer) step(ctx context.Context, out *output, into []*entry) (verdict,
 	}
 	o := v.topic.look(v.at.Seq, into)
 	if !o.behind { // the ring has what was read ahead
-		v.next = v.next.drop()
+		v.dropNext()
 	}
 	if len(o.entries) > 0 {
 		how, err := v.present(ctx, out, o.entries)

@@ -103,12 +103,12 @@ func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) 
 	return n
 }
 
-// drop gives the page up, if there is one. It returns nil, to be put in its place.
-func (n *nextPage) drop() *nextPage {
-	if n != nil {
-		n.stop()
+// dropNext gives up the page that is read ahead, if one is.
+func (v *Viewer) dropNext() {
+	if v.next != nil {
+		v.next.stop()
+		v.next = nil
 	}
-	return nil
 }
 
 // takeNext returns the page that was read ahead, if it is the one that follows and
@@ -119,7 +119,7 @@ func (v *Viewer) takeNext() (p page, ok bool) {
 	if n == nil {
 		return p, false
 	}
-	defer n.drop()
+	defer n.stop()
 	if n.after != v.at.Seq {
 		return p, false
 	}

@@ -126,7 +126,7 @@ func (h *Hub) View(ctx context.Context, r Request) (*Viewer, error) {
 func (v *Viewer) Close() {
 	if !v.parked {
 		v.dropSnapshot()
-		v.next.drop()
+		v.dropNext()
 		v.leave()
 	}
 }

@@ -115,7 +115,7 @@ func (d Dialect) Status(s *event.Session, run *event.Run) Status {
 	case run.Status == event.Failed:
 		return Status{Failed, failure(s.SessionID, run), at(run.EndedAt)}
 	case run.Status == event.Cancelled:
-		return Status{Canceled, saying(s.SessionID, run.RunID, "end", run.Reason), at(run.EndedAt)}
+		return Status{Canceled, saying(s.SessionID, run.RunID, run.Reason), at(run.EndedAt)}
 	case run.ExpiresAt != nil && s.Parked() != nil && s.Seq > d.Answered:
 		since := run.StartedAt
 		if run.Book != nil && run.Book.Parked != nil {
@@ -130,15 +130,15 @@ func failure(session string, run *event.Run) *Message {
 	if run.Error == nil {
 		return nil
 	}
-	return saying(session, run.RunID, "end", string(run.Error.Code)+": "+run.Error.Message)
+	return saying(session, run.RunID, string(run.Error.Code)+": "+run.Error.Message)
 }
 
-// saying is a message of the agent's, nil if there is nothing to say.
-func saying(session, run, id, text string) *Message {
+// saying is what the agent says at a run's end, nil if that is nothing.
+func saying(session, run, text string) *Message {
 	if text == "" {
 		return nil
 	}
-	return &Message{run + "." + id, session, run, "ROLE_AGENT", []Part{textPart(text)}}
+	return &Message{run + ".end", session, run, "ROLE_AGENT", []Part{textPart(text)}}
 }
 
 // artifactsOf are a run's answers, its files, and what the session keeps current.

@@ -61,11 +61,11 @@ func (x *encoder) runCompleted(e event.Event, d event.RunCompletedData) []dialec
 }
 
 func (x *encoder) runFailed(e event.Event, d event.RunFailedData) []dialect.Message {
-	return status(e, Failed, saying(e.SessionID, e.RunID, "end", string(d.Code)+": "+d.Message), &metadata{about{Usage: d.Usage}})
+	return status(e, Failed, saying(e.SessionID, e.RunID, string(d.Code)+": "+d.Message), &metadata{about{Usage: d.Usage}})
 }
 
 func (x *encoder) runCancelled(e event.Event, d event.RunCancelledData) []dialect.Message {
-	return status(e, Canceled, saying(e.SessionID, e.RunID, "end", d.Reason), &metadata{about{Usage: d.Usage}})
+	return status(e, Canceled, saying(e.SessionID, e.RunID, d.Reason), &metadata{about{Usage: d.Usage}})
 }
 
 // textDelta begins an artifact, or adds to it.

@@ -46,7 +46,7 @@ func (m *Message) done(final any) {
 
 // close ends the block that is open, if one is.
 func (m *Message) close() {
-	switch kind, _, _ := cut(m.open); kind {
+	switch kind, _ := cut(m.open); kind {
 	case "text":
 		m.done(text{"text", joined(m.text)})
 	case "thinking":
@@ -62,13 +62,9 @@ func joined(strings []byte) string {
 }
 
 // cut takes what a block is of apart: its kind and the id.
-func cut(open string) (kind, id string, ok bool) {
-	for i := range len(open) {
-		if open[i] == ' ' {
-			return open[:i], open[i+1:], true
-		}
-	}
-	return open, "", false
+func cut(open string) (kind, id string) {
+	kind, id, _ = strings.Cut(open, " ")
+	return kind, id
 }
 
 type (
@@ -100,7 +96,7 @@ func (m *Message) textDelta(e event.Event) {
 	if !ok {
 		return
 	}
-	if kind, of, _ := cut(m.open); kind != "text" || of != string(id) {
+	if kind, of := cut(m.open); kind != "text" || of != string(id) {
 		m.block("text "+string(id), text{Type: "text"})
 	}
 	m.text = append(m.text, delta[1:len(delta)-1]...)
@@ -127,7 +123,7 @@ func (m *Message) reasoningStarted(_ event.Event, d event.ReasoningStartedData) 
 
 func (m *Message) reasoningDelta(e event.Event) {
 	_, delta, ok := dialect.Delta(e.Data)
-	if kind, _, _ := cut(m.open); !ok || kind != "thinking" {
+	if kind, _ := cut(m.open); !ok || kind != "thinking" {
 		return
 	}
 	m.text = append(m.text, delta[1:len(delta)-1]...)
@@ -135,7 +131,7 @@ func (m *Message) reasoningDelta(e event.Event) {
 }
 
 func (m *Message) reasoningCompleted(_ event.Event, d event.ReasoningCompletedData) {
-	if kind, of, _ := cut(m.open); kind != "thinking" || of != d.ReasoningID {
+	if kind, of := cut(m.open); kind != "thinking" || of != d.ReasoningID {
 		return
 	}
 	m.delta("signature_delta", "signature", event.Encode(d.Signature))

@@ -15,9 +15,9 @@ type after struct {
 	before *event.Session
 }
 
-// bare makes a message of an object that has another name on the wire.
-func bare(name string, data json.RawMessage) dialect.Message {
-	return dialect.Message{Event: name, Data: data, Bare: true}
+// told makes a message of a whole state.
+func told(state json.RawMessage) dialect.Message {
+	return dialect.Message{Event: "values", Data: state, Bare: true}
 }
 
 // values tells the whole state.
@@ -25,7 +25,7 @@ func (a after) values(list []message, state json.RawMessage) []dialect.Message {
 	if !a.in(Values) {
 		return nil
 	}
-	return []dialect.Message{bare("values", valuesOf(list, state))}
+	return []dialect.Message{told(valuesOf(list, state))}
 }
 
 func (a after) stateSnapshot(d event.StateSnapshotData) []dialect.Message { return a.state(d.State) }
@@ -55,7 +55,7 @@ func (a after) messageCompleted(d event.MessageCompletedData) []dialect.Message 
 	var list []dialect.Message
 	if a.in(Tuples) && m.Additional != nil { // which the chunks have not told
 		o := tuple(aiChunk, 64+len(m.Additional.Reasoning)).Text("id", m.ID).Text("content", "").Value("additional_kwargs", m.Additional)
-		list = append(list, endTuple(o, a.e, nodeAgent))
+		list = append(list, endTuple(o, a.e))
 	}
 	if a.in(Messages) {
 		list = append(list, whole("messages/complete", m))
@@ -124,7 +124,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	}
 	for _, id := range gone {
 		if a.in(Tuples) {
-			list = append(list, endTuple(tuple("remove", 64).Text("id", id).Text("content", ""), a.e, nodeAgent))
+			list = append(list, endTuple(tuple("remove", 64).Text("id", id).Text("content", ""), a.e))
 		}
 	}
 	if a.in(Custom) {
@@ -169,7 +169,7 @@ func (a after) parks() []dialect.Message {
 		list = append(list, dialect.NewObject(256).Value(interruptKey, asked).Message("updates"))
 	}
 	if a.in(Values) {
-		list = append(list, bare("values", withInterrupts(State(a.before), asked)))
+		list = append(list, told(withInterrupts(State(a.before), asked)))
 	}
 	return append(list, a.end(a.e, "interrupted"))
 }

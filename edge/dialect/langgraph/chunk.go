@@ -19,9 +19,9 @@ func tuple(kind string, size int) dialect.Object {
 	return o.Text("type", kind)
 }
 
-func endTuple(o dialect.Object, e event.Event, node string) dialect.Message {
+func endTuple(o dialect.Object, e event.Event) dialect.Message {
 	o = append(o, '}', ',')
-	o = meta(append(o, '{'), e, node)
+	o = meta(append(o, '{'), e, nodeAgent)
 	return dialect.Message{Event: "messages", Data: append(o, '}', ']')}
 }
 
@@ -42,7 +42,7 @@ func (d Dialect) textDelta(e event.Event) []dialect.Message {
 	list := make([]dialect.Message, 0, 2)
 	if d.in(Tuples) {
 		o := tuple(aiChunk, len(e.Data)).Raw("id", id).Raw("content", text)
-		list = append(list, endTuple(o, e, nodeAgent))
+		list = append(list, endTuple(o, e))
 	}
 	if d.in(Events) {
 		o := chain("on_chat_model_stream", e, nodeAgent).Open("data").Open("chunk").
@@ -71,7 +71,7 @@ type chunkOfCall struct {
 func callChunk(e event.Event, messageID string, index int, callID, name, args string) dialect.Message {
 	o := tuple(aiChunk, 160+len(args)).Text("id", messageID).Text("content", "").
 		Value("tool_call_chunks", []chunkOfCall{{"tool_call_chunk", callID, name, args, index}})
-	return endTuple(o, e, nodeAgent)
+	return endTuple(o, e)
 }
 
 // result is what a tool has said, in whichever modes tell of it.

@@ -72,14 +72,14 @@ func (f Failure) message() dialect.Message {
 func (d Dialect) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
 	run := dialect.Shown(s, "")
 	if run == nil {
-		return []dialect.Message{bare("values", State(s))}
+		return []dialect.Message{told(State(s))}
 	}
 	e := event.Event{SessionID: s.SessionID, RunID: run.RunID}
 	list := d.began(e)
 	if run.ExpiresAt != nil {
-		return append(list, bare("values", withInterrupts(State(s), Interrupts(s, run.RunID))), d.end(e, "interrupted"))
+		return append(list, told(withInterrupts(State(s), Interrupts(s, run.RunID))), d.end(e, "interrupted"))
 	}
-	list = append(list, bare("values", State(s)))
+	list = append(list, told(State(s)))
 	switch failure := FailureOf(run); {
 	case failure != nil:
 		return append(list, failure.message())
