@@ -40,38 +40,38 @@ type Page struct {
 // Run returns one run. Where two sessions used one run id, long after each
 // other, it is the newer one.
 func (db *DB) Run(ctx context.Context, tenant, runID string) (Run, error) {
-	q := newQuery(runTable.list(), "runs").where("tenant = ?", ident(tenant)).where("run_id = ?", ident(runID))
+	q := runTable.of(tenant).where("run_id = ?", ident(runID))
 	return one(ctx, db, runTable, q.end("order by created desc, session_id desc limit 1"), (*runRow).public)
 }
 
 // Session returns one session.
 func (db *DB) Session(ctx context.Context, tenant, sessionID string) (Session, error) {
-	q := newQuery(sessionTable.list(), "sessions").where("tenant = ?", ident(tenant)).where("session_id = ?", ident(sessionID))
+	q := sessionTable.of(tenant).where("session_id = ?", ident(sessionID))
 	return one(ctx, db, sessionTable, q, (*sessionRow).public)
 }
 
 // Artifact returns one artifact.
 func (db *DB) Artifact(ctx context.Context, tenant, artifactID string) (Artifact, error) {
-	q := newQuery(artifactTable.list(), "artifacts").where("tenant = ?", ident(tenant)).where("artifact_id = ?", ident(artifactID))
+	q := artifactTable.of(tenant).where("artifact_id = ?", ident(artifactID))
 	return one(ctx, db, artifactTable, q.end("order by created desc, session_id desc limit 1"), (*artifactRow).public)
 }
 
 // RunsOfTrace returns every run under a trace, the oldest first, in however
 // many sessions they are.
 func (db *DB) RunsOfTrace(ctx context.Context, tenant, trace string) ([]Run, error) {
-	q := newQuery(runTable.list(), "runs").where("tenant = ?", ident(tenant)).where("trace_id = ?", ident(trace))
+	q := runTable.of(tenant).where("trace_id = ?", ident(trace))
 	return all(ctx, db, runTable, q.end("order by created, run_id, session_id"), (*runRow).public)
 }
 
 // ToolCalls returns a run's calls in the order in which they began.
 func (db *DB) ToolCalls(ctx context.Context, tenant, runID string) ([]ToolCall, error) {
-	q := newQuery(callTable.list(), "tool_calls").where("tenant = ?", ident(tenant)).where("run_id = ?", ident(runID))
+	q := callTable.of(tenant).where("run_id = ?", ident(runID))
 	return all(ctx, db, callTable, q.end("order by session_id, opened"), (*callRow).public)
 }
 
 // Artifacts returns a session's artifacts in the order in which they began.
 func (db *DB) Artifacts(ctx context.Context, tenant, sessionID string) ([]Artifact, error) {
-	q := newQuery(artifactTable.list(), "artifacts").where("tenant = ?", ident(tenant)).where("session_id = ?", ident(sessionID))
+	q := artifactTable.of(tenant).where("session_id = ?", ident(sessionID))
 	return all(ctx, db, artifactTable, q.end("order by opened"), (*artifactRow).public)
 }
 
@@ -103,7 +103,7 @@ func (f Filter) limit() int {
 }
 
 func (f Filter) query(tenant string) *query {
-	q := newQuery(runTable.list(), "runs").where("tenant = ?", ident(tenant))
+	q := runTable.of(tenant)
 	q.optional("trace_id = ?", ident(f.Trace))
 	q.optional("status = ?", label(string(f.Status)))
 	q.optional("agent = ?", label(f.Agent))
@@ -146,13 +146,14 @@ type query struct {
 	sql  strings.Builder
 	args []any
 	tail string
-	what string
+	what string // is read, for errors
 }
 
-func newQuery(list, table string) *query {
-	q := &query{what: table}
-	q.sql.WriteString("select " + list + " from " + table)
-	return q
+// of selects the rows of a tenant.
+func (t table[R]) of(tenant string) *query {
+	q := &query{what: t.name}
+	q.sql.WriteString("select " + t.list() + " from " + t.name)
+	return q.where("tenant = ?", ident(tenant))
 }
 
 func (q *query) where(condition string, args ...any) *query {

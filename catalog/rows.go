@@ -58,8 +58,8 @@ type Artifact struct {
 }
 
 // A row of each table: the value that callers see and what else is stored. The
-// columns methods list pointers to all of it in the order of the table's
-// columns; scanning and writing both go through them.
+// table's fields are pointers to all of it in the order of its columns; scanning and
+// writing both go through them.
 type (
 	sessionRow struct {
 		Session

@@ -22,6 +22,9 @@ func dev(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if s.syncMode != "always" && s.syncMode != "interval" {
+		return fmt.Errorf("%w: --sync %q is neither interval nor always", errUsage, s.syncMode)
+	}
 	if s.data, err = filepath.Abs(s.data); err != nil {
 		return err
 	}

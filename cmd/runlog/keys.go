@@ -33,11 +33,7 @@ func reindexCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := s.connect("reindex")
-	if err != nil {
-		return err
-	}
-	st, err := s.open(ctx, nc, false)
+	st, err := s.openAs(ctx, "reindex")
 	if err != nil {
 		return err
 	}
@@ -77,6 +73,9 @@ func keysCommand(ctx context.Context, args []string) error {
 	case "list":
 		return listKeys(ctx, db, tenant)
 	case "revoke":
+		if id == "" {
+			return fmt.Errorf("%w: runlog keys revoke --id ID; runlog keys list shows them", errUsage)
+		}
 		_, err := db.RevokeKey(ctx, tenant, id)
 		return err
 	}
@@ -84,11 +83,7 @@ func keysCommand(ctx context.Context, args []string) error {
 }
 
 func createKey(ctx context.Context, db *catalog.DB, tenant, name, scopes string) error {
-	var list []string
-	if scopes != "" {
-		list = strings.Split(scopes, ",")
-	}
-	secret, key, err := db.CreateKey(ctx, tenant, name, list)
+	secret, key, err := db.CreateKey(ctx, tenant, name, list(scopes))
 	if err != nil {
 		return err
 	}

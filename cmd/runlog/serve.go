@@ -26,11 +26,7 @@ func edgeCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := s.connect("edge")
-	if err != nil {
-		return err
-	}
-	st, err := s.open(ctx, nc, false)
+	st, err := s.openAs(ctx, "edge")
 	if err != nil {
 		return err
 	}
@@ -67,8 +63,8 @@ func (s *settings) edgeOptions() (edge.Options, error) {
 	l := &s.limits
 	proxies, err := prefixes(l.trustedProxies)
 	return edge.Options{
-		Stream:     stream.Options{Ping: s.heartbeat, WriteTimeout: l.writeTimeout},
-		SocketPing: s.heartbeat, TLS: certificate, Origins: list(s.origins), TrustedProxies: proxies,
+		Stream:     stream.Options{Ping: s.ping, WriteTimeout: l.writeTimeout},
+		SocketPing: s.ping, TLS: certificate, Origins: list(s.origins), TrustedProxies: proxies,
 		MaxBody: l.maxBody, MaxUpload: l.maxUpload, MaxHeader: int(l.maxHeader), HeaderTimeout: l.headerTimeout, BodyTimeout: l.bodyTimeout,
 		MaxStreams: l.maxStreams, MaxConns: l.maxConns, Memory: limitMemory(l.memory), MaxWait: l.maxWait,
 		TenantRate: l.tenantRate, TenantStreams: l.tenantStreams,
@@ -92,11 +88,7 @@ func workerCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := s.connect("worker")
-	if err != nil {
-		return err
-	}
-	st, err := s.open(ctx, nc, false)
+	st, err := s.openAs(ctx, "worker")
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type settings struct {
 	agents                              string
 	partitions, replicas                int
 	slots, tenantSlots                  int
-	lease, grace, heartbeat, drainDelay time.Duration
+	lease, grace, ping, drainDelay      time.Duration
 	elsewhere                           time.Duration
 	limits                              limits
 	tlsCert, tlsKey, origins            string
@@ -66,6 +66,11 @@ func storeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.artifactsURL, "artifacts", "ARTIFACTS_URL", "dir:.runlog/artifacts", "s3://bucket?endpoint=… or dir:PATH")
 	number(f, &s.partitions, "partitions", "PARTITIONS", 1, "log streams, fixed at the first start")
 	number(f, &s.replicas, "replicas", "REPLICAS", 1, "copies of each stream (3 in a cluster)")
+	processSettings(f, s)
+}
+
+// processSettings are those of every server process.
+func processSettings(f *flag.FlagSet, s *settings) {
 	span(f, &s.lease, "lease", "LEASE", 15*time.Second, "how long a silent worker keeps a session")
 	text(f, &s.adminListen, "admin-listen", "ADMIN_LISTEN", "", "address of /metrics and /debug/pprof; empty: none")
 }
@@ -76,7 +81,7 @@ func catalogSettings(f *flag.FlagSet, s *settings) {
 
 func edgeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.listen, "listen", "LISTEN", "127.0.0.1:8080", "address for clients; keys are needed beyond this machine")
-	span(f, &s.heartbeat, "ping", "PING", 15*time.Second, "pause between signs of life on a stream")
+	span(f, &s.ping, "ping", "PING", 15*time.Second, "pause between signs of life on a stream")
 	text(f, &s.tlsCert, "tls-cert", "TLS_CERT", "", "certificate file; with it, HTTPS and HTTP/2")
 	text(f, &s.tlsKey, "tls-key", "TLS_KEY", "", "file of its key")
 	text(f, &s.origins, "origins", "ORIGINS", "", "origins of web pages that may call, separated by commas; * for all")
@@ -95,8 +100,7 @@ func workerSettings(f *flag.FlagSet, s *settings) {
 func devSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.data, "data", "DATA", ".runlog", "directory of everything that is kept")
 	text(f, &s.syncMode, "sync", "SYNC", "interval", "always: each append is on the disk before it is acknowledged")
-	span(f, &s.lease, "lease", "LEASE", 15*time.Second, "how long a silent worker keeps a session")
-	text(f, &s.adminListen, "admin-listen", "ADMIN_LISTEN", "", "address of /metrics and /debug/pprof; empty: none")
+	processSettings(f, s)
 }
 
 func env(name string) (value string, ok bool) { return os.LookupEnv("RUNLOG_" + name) }

@@ -55,6 +55,15 @@ func (s *settings) open(ctx context.Context, nc *nats.Conn, migrate bool) (*stor
 	return st, err
 }
 
+// openAs connects to the cluster and brings up the stores of an installation.
+func (s *settings) openAs(ctx context.Context, name string) (*stores, error) {
+	nc, err := s.connect(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, nc, false)
+}
+
 // openCatalog opens the catalog. One that is a file of this machine has no operator
 // who migrates it: whoever opens it does.
 func (s *settings) openCatalog(ctx context.Context, migrate bool) (*catalog.DB, error) {
