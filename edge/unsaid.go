@@ -28,10 +28,11 @@ type unsaid struct {
 }
 
 // leavesUnsaid reports whether an answer with such a header would be ended by whatever
-// ends the connection, in the eyes of some clients.
+// ends the connection, in the eyes of some clients. One that tells its length, as that
+// of an artifact of such a type, would not, and must not be in chunks.
 func (c *call) leavesUnsaid(status int, h http.Header) bool {
 	kind := h.Get("Content-Type")
-	return c.closes && !c.old && c.method != http.MethodHead && status == http.StatusOK &&
+	return c.closes && !c.old && c.method != http.MethodHead && status == http.StatusOK && h.Get("Content-Length") == "" &&
 		(strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "application/x-ndjson"))
 }
 

@@ -138,3 +138,17 @@ func TestClientsThatCloseAreNoticed(t *testing.T) {
 		t.Errorf("%v after %s", err, all)
 	}
 }
+
+// An artifact of a type that streams have is none: its answer tells its length, and is not in chunks besides, at which
+// Node.js gives up.
+func TestArtifactsThatLookLikeStreamsAreNone(t *testing.T) {
+	c := newSite(t).closers()["clear text"]
+	for _, kind := range []string{"application/x-ndjson", "text/event-stream"} {
+		up := as[struct{ URL string }](t, wantStatus(t, c.do("POST", "/v1/artifacts?name=a", "{}\n", "Content-Type", kind), 201))
+		header, body, _ := c.ask(up.URL, "*/*")
+		rest, err := io.ReadAll(body)
+		if err != nil || string(rest) != "{}\n" || !strings.Contains(header, "Content-Length: 3\r\n") || strings.Contains(header, "Transfer-Encoding") {
+			t.Errorf("%s: %v, %q behind\n%s", kind, err, rest, header)
+		}
+	}
+}
