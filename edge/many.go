@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -126,10 +127,21 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 			}
 			viewers[i] = v
 			_, err = v.Prepare(ctx)
-			return err
+			return ofSession(id, err)
 		})
 	}
 	return viewers, g.Wait()
+}
+
+// ofSession says which of many sessions has another log than the client thinks.
+func ofSession(id string, err error) error {
+	var ahead *stream.AheadError
+	if !errors.As(err, &ahead) {
+		return err
+	}
+	p := toProblem(err)
+	p.Param, p.Detail = "session", "session "+id+": "+p.Detail
+	return p
 }
 
 func (s *Server) serveMany(ctx context.Context, w http.ResponseWriter, c *call, t stream.Transport, at stream.Positions, viewers []*stream.Viewer, history bool) error {

@@ -67,8 +67,10 @@ func cursor(r *http.Request) string {
 	return cmp.Or(reconnected(r), q.Get("after"), q.Get("last_event_id"))
 }
 
+// reconnected is what a client that comes back says. A header that is there twice is one
+// with both values, and so no cursor, as it would be if a proxy had joined them.
 func reconnected(r *http.Request) string {
-	return cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("lastEventId"))
+	return cmp.Or(strings.Join(r.Header.Values("Last-Event-ID"), ", "), r.URL.Query().Get("lastEventId"))
 }
 
 // transport chooses by Accept; a client that takes anything gets def.
