@@ -129,7 +129,7 @@ func TestProxiesGiveUpSilentEdges(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if r.URL.Path != "/readyz" {
-			fmt.Fprint(w, "id: 1\ndata: {}\n\n")
+			fmt.Fprint(w, "id: 1\n\n")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}
@@ -197,19 +197,17 @@ func (s *stream) close() {
 
 // next returns the id of the next event; io.EOF after an end that looks proper.
 func (s *stream) next() (string, error) {
-	id := "" // of this block
+	last := ""
 	for {
 		line, err := s.rd.ReadString('\n')
 		if err != nil {
 			return "", err
 		}
-		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ": "); {
-		case name == "":
-			id = ""
-		case name == "id":
-			id = value
-		case name == "data" && id != "":
-			return id, nil
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			last = strings.TrimSpace(id)
+		}
+		if strings.HasPrefix(line, "data: ") && last != "" {
+			return last, nil
 		}
 		var of struct{ Seq int }
 		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &of) == nil && of.Seq > 0 {
