@@ -170,6 +170,7 @@ func openStream(ctx context.Context, url, accept, last string) (*stream, error) 
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
+	req.Header.Set("Cache-Control", "no-cache")
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
@@ -197,17 +198,13 @@ func (s *stream) close() {
 
 // next returns the id of the next event; io.EOF after an end that looks proper.
 func (s *stream) next() (string, error) {
-	last := ""
 	for {
 		line, err := s.rd.ReadString('\n')
 		if err != nil {
 			return "", err
 		}
 		if id, ok := strings.CutPrefix(line, "id: "); ok {
-			last = strings.TrimSpace(id)
-		}
-		if strings.HasPrefix(line, "data: ") && last != "" {
-			return last, nil
+			return strings.TrimSpace(id), nil
 		}
 		var of struct{ Seq int }
 		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &of) == nil && of.Seq > 0 {
@@ -490,7 +487,8 @@ func arrives(t *testing.T, p proxy) error {
 }
 
 // storms kills and restarts edges and proxies under sources that follow a session, six through each proxy, and holds
-// each proxy to what was lost, repeated, or looked like the end.
+// each proxy to what was lost, repeated, or looked like the end. A seventh follows one in which nothing happens until
+// the end, so that it has no id to come back with.
 func storms(t *testing.T, f *front, all []*standing) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -502,12 +500,19 @@ func storms(t *testing.T, f *front, all []*standing) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	quiet, err := f.scribe(ctx, "quiet", "run-quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var running sync.WaitGroup
 	following, stop := context.WithCancel(ctx)
 	defer running.Wait()
 	defer stop()
 	sources := make([][6]*source, len(all))
+	seventh := make([]*source, len(all))
 	for i, p := range all {
+		seventh[i] = &source{urls: []string{fmt.Sprintf("%s/v1/sessions/quiet/events?after=%d", p.url, quiet.seq)}}
+		running.Go(func() { seventh[i].run(following) })
 		for j := range sources[i] {
 			src := &source{urls: []string{p.url + "/v1/sessions/storm/events?access_token=" + token}}
 			sources[i][j] = src
@@ -527,8 +532,11 @@ func storms(t *testing.T, f *front, all []*standing) {
 			}
 		}
 	}
+	if err := quiet.say(ctx, "x"); err != nil {
+		t.Fatal(err)
+	}
 	for i, p := range all {
-		var list []error
+		list := []error{seventh[i].reach(ctx, 1), seventh[i].gaveUp}
 		for j, src := range sources[i] {
 			if err := src.whole(s.seq); err != nil {
 				list = append(list, fmt.Errorf("client %d: %w", j, err))

@@ -334,9 +334,7 @@ func (l *listener) any() (m message, err error) {
 		line = strings.TrimSuffix(line, "\n")
 		name, value, _ := strings.Cut(line, ": ")
 		switch {
-		case line == "" && m.event == "" && m.data == "": // no message, be it that it has the cursor
-			m = message{}
-		case line == "":
+		case line == "" && m != (message{}):
 			return m, nil
 		case name == "id":
 			m.id = value

@@ -158,8 +158,8 @@ func (t a2aEvents) Append(b []byte, id string, m dialect.Message) []byte {
 	return append(append(b, m.Data...), "}\n\n"...)
 }
 
-func (a2aEvents) Hello(b []byte, id string) []byte { return stream.SSE{}.Hello(b, id) }
-func (a2aEvents) Ping(b []byte) []byte             { return stream.SSE{}.Ping(b) }
+func (a2aEvents) Hello(b []byte) []byte { return stream.SSE{}.Hello(b) }
+func (a2aEvents) Ping(b []byte) []byte  { return stream.SSE{}.Ping(b) }
 
 // base is where clients reach this edge, as they or their proxy say.
 func (s *Server) base(r *http.Request) string {

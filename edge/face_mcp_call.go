@@ -265,7 +265,7 @@ func (n *mcpRun) dialect() *mcpCalled {
 func (s *Server) mcpStream(w http.ResponseWriter, r *http.Request, c *call, n *mcpRun) error {
 	d := n.dialect()
 	primes := r.Header.Get(mcpVersionHeader) >= mcpPrimes
-	req := stream.Request{After: n.after, Transport: mcpEvents{n.key.String(), primes}, Dialect: d, Ends: d.ends,
+	req := stream.Request{After: n.after, Transport: mcpEvents{n.key.String(), n.after.String(), primes}, Dialect: d, Ends: d.ends,
 		Empty: true, Seen: s.metrics.firsts(c.began)}
 	n.place.into(&req)
 	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.place.ref()) }})
@@ -291,8 +291,8 @@ func (s *Server) mcpWhole(w http.ResponseWriter, r *http.Request, c *call, n *mc
 // mcpEvents are server-sent events whose ids name their call. A stream begins with
 // the id of where it begins, so that it can be resumed before anything was said.
 type mcpEvents struct {
-	key    string
-	primes bool
+	key, at string
+	primes  bool
 }
 
 // ContentType of server-sent events.
@@ -307,9 +307,9 @@ func (t mcpEvents) Append(b []byte, id string, m dialect.Message) []byte {
 }
 
 // Hello says where the stream begins, and when to come back.
-func (t mcpEvents) Hello(b []byte, id string) []byte {
+func (t mcpEvents) Hello(b []byte) []byte {
 	b = strconv.AppendInt(append(b, "retry: "...), 500+rand.Int64N(1000), 10)
-	b = fmt.Appendf(b, "\nid: %s:%s\n", t.key, id)
+	b = fmt.Appendf(b, "\nid: %s:%s\n", t.key, t.at)
 	if t.primes {
 		b = append(b, "data: \n"...)
 	}

@@ -303,8 +303,8 @@ func (rpcLines) Append(b []byte, _ string, m dialect.Message) []byte {
 	return append(append(b, m.Data...), '\n')
 }
 
-func (rpcLines) Hello(b []byte, _ string) []byte { return b }
-func (rpcLines) Ping(b []byte) []byte            { return b }
+func (rpcLines) Hello(b []byte) []byte { return b }
+func (rpcLines) Ping(b []byte) []byte  { return b }
 
 // reserveTrace reserves a run unless one of its trace is under way; then it
 // returns a problem that names that one. Runs that follow each other in a trace

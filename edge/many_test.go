@@ -124,7 +124,7 @@ func TestManySessionsAreBoundedAndWalled(t *testing.T) {
 	}
 	last := whole[strings.LastIndex(whole, "id: ")+4:]
 	last = last[:strings.Index(last, "\n")]
-	if rest := get(manyURL(100, "&follow=0"), key, 200, "Last-Event-ID", last); strings.Contains(rest, "data:") {
+	if rest := get(manyURL(100, "&follow=0"), key, 200, "Last-Event-ID", last); strings.Contains(rest, "id:") {
 		t.Errorf("after %s: %s", last, rest)
 	}
 	if snapshots := get(manyURL(3, "&follow=0&snapshot=1"), key, 200); strings.Count(snapshots, "event: snapshot") != 3 {

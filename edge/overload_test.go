@@ -76,6 +76,9 @@ func TestDrainingEdgesTakeStreamsUntilTheyEnd(t *testing.T) {
 	if resp, err := e.try("GET", "/v1/sessions/s/events", "", "Accept", "text/event-stream", "Last-Event-ID", "1"); err == nil {
 		t.Errorf("EventSource got %s", resp.Status)
 	}
+	if resp, err := e.try("GET", "/v1/sessions/s/events?after=1", "", "Accept", "text/event-stream", "Cache-Control", "no-cache"); err == nil {
+		t.Errorf("EventSource without an id yet got %s", resp.Status)
+	}
 	if resp, err := e.try("GET", "/v1/sessions/s/events?lastEventId=1", "", "Accept", "text/event-stream"); err == nil {
 		t.Errorf("a polyfill got %s", resp.Status)
 	}

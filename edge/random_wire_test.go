@@ -40,9 +40,7 @@ func (s *sseStream) next() (m message, err error) {
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch {
-		case line == "\n" && m.event == "" && m.data == "": // no message, be it that it has the cursor
-			m = message{}
-		case line == "\n":
+		case line == "\n" && m != (message{}):
 			return m, nil
 		case name == "id":
 			m.id = value

@@ -33,7 +33,7 @@ func (v *Viewer) serveWith(ctx context.Context, out *output, untilIdle bool) (ve
 func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdict, error) {
 	defer out.release()
 	v.shownAt = v.hub.clock()
-	if err := out.put(v.view.transport.Hello(out.buffer(), v.begins())); err != nil {
+	if err := out.put(v.view.transport.Hello(out.buffer())); err != nil {
 		return over, err
 	}
 	if v.req.Later && v.req.Snapshot {
@@ -49,14 +49,6 @@ func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdic
 		_ = out.setDeadline(time.Now().Add(v.hub.opts.WriteTimeout)) // for what ends the body
 	}
 	return how, err
-}
-
-// begins is the cursor of a client that has seen nothing yet, as it would send it back.
-func (v *Viewer) begins() string {
-	if v.req.Snapshot || v.req.Numbered {
-		return ""
-	}
-	return v.req.After.String()
 }
 
 // Wait returns nil once the run's terminal event, which comes after a seq, is in

@@ -37,9 +37,9 @@ func (quiet) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
 // line, with tabs between them.
 type tagged struct{}
 
-func (tagged) ContentType() string             { return "" }
-func (tagged) Hello(b []byte, _ string) []byte { return b }
-func (tagged) Ping(b []byte) []byte            { return b }
+func (tagged) ContentType() string   { return "" }
+func (tagged) Hello(b []byte) []byte { return b }
+func (tagged) Ping(b []byte) []byte  { return b }
 func (tagged) Append(b []byte, id string, m dialect.Message) []byte {
 	b = append(append(b, id...), '\t')
 	b = append(append(b, m.Event...), '\t')
@@ -90,7 +90,7 @@ func (h *Hub) ServeMany(ctx context.Context, w http.ResponseWriter, t Transport,
 func (b *bundle) hello() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.say(func(buf []byte) []byte { return b.transport.Hello(buf, b.at.String()) })
+	return b.say(b.transport.Hello)
 }
 
 // say sends what a transport appends. The caller holds mu.

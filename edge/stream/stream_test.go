@@ -273,7 +273,7 @@ func TestCutInsideAnEventResumesInside(t *testing.T) {
 	write(t, w, event.RunStarted, event.TextDelta, event.RunCompleted)
 	h := newHub(t, l, Options{})
 	ids := func(after Position, d dialect.Dialect) (got []string) {
-		_, body, _ := strings.Cut(serve(t, h, Request{After: after, NoFollow: true, Dialect: d, Transport: SSE{}}), "\n\n")
+		body := serve(t, h, Request{After: after, NoFollow: true, Dialect: d, Transport: SSE{}})
 		for line := range strings.Lines(body) {
 			if id, ok := strings.CutPrefix(line, "id: "); ok {
 				got = append(got, strings.TrimSpace(id))

@@ -15,9 +15,8 @@ type Transport interface {
 	// Append appends one framed message; id is empty if the message does not
 	// move the client's cursor.
 	Append(b []byte, id string, m dialect.Message) []byte
-	// Hello appends what a stream begins with; id is the client's cursor, empty if the
-	// first message brings it.
-	Hello(b []byte, id string) []byte
+	// Hello appends what a stream begins with.
+	Hello(b []byte) []byte
 	// Ping appends a sign of life that clients ignore.
 	Ping(b []byte) []byte
 }
@@ -40,15 +39,9 @@ func (SSE) Append(b []byte, id string, m dialect.Message) []byte {
 	return append(append(append(b, "data: "...), m.Data...), "\n\n"...)
 }
 
-// Hello says when to come back after a lost connection, not all at once, and from where:
-// who comes back without Last-Event-ID is told that there is no edge by a status, at which
-// EventSource gives up for good, even if nothing has happened since it began.
-func (SSE) Hello(b []byte, id string) []byte {
-	b = append(strconv.AppendInt(append(b, "retry: "...), 1000+rand.Int64N(1000), 10), '\n')
-	if id != "" {
-		b = append(append(append(b, "id: "...), id...), '\n')
-	}
-	return append(b, '\n')
+// Hello says when to come back after a lost connection; not all at once.
+func (SSE) Hello(b []byte) []byte {
+	return append(strconv.AppendInt(append(b, "retry: "...), 1000+rand.Int64N(1000), 10), "\n\n"...)
 }
 
 // Ping is a comment.
@@ -73,7 +66,7 @@ func (NDJSON) Append(b []byte, _ string, m dialect.Message) []byte {
 }
 
 // Hello is nothing.
-func (NDJSON) Hello(b []byte, _ string) []byte { return b }
+func (NDJSON) Hello(b []byte) []byte { return b }
 
 // Ping is a line, since readers of lines do not take empty ones.
 func (NDJSON) Ping(b []byte) []byte { return append(b, `{"type":"ping"}`+"\n"...) }

@@ -33,7 +33,7 @@ func (WebSocket) Append(b []byte, id string, m dialect.Message) []byte {
 }
 
 // Hello is nothing.
-func (WebSocket) Hello(b []byte, _ string) []byte { return b }
+func (WebSocket) Hello(b []byte) []byte { return b }
 
 // Ping is left to the protocol's own.
 func (WebSocket) Ping(b []byte) []byte { return b }
