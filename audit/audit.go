@@ -162,8 +162,11 @@ func (c *Checker) dense(e event.Event) {
 		c.wrong(SeqDense, "follows event %d", c.next-1)
 		c.broken = c.broken || e.Seq != c.fold.Seq+1
 	}
-	if want := c.key.Session + "-" + e.Seq.String(); e.ID != want || e.SessionID != c.key.Session {
+	if want := event.NameIn(c.key.Session, e.Seq, e.Epoch()); e.ID != want || e.SessionID != c.key.Session {
 		c.wrong(SeqDense, "has id %q in session %q", e.ID, e.SessionID)
+	}
+	if before := c.fold.Book.Epoch; e.Epoch() < before {
+		c.wrong(SeqDense, "has id %q behind one of epoch %s: a process that began before the log was restored has written it", e.ID, before)
 	}
 	if e.Time.IsZero() {
 		c.wrong(EventForm, "has no time")

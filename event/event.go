@@ -34,7 +34,7 @@ func (s Seq) String() string { return strconv.FormatUint(uint64(s), 10) }
 type Event struct {
 	V         int             `json:"v"`
 	Seq       Seq             `json:"seq"`
-	ID        string          `json:"id"` // <session>-<seq>
+	ID        string          `json:"id"` // <session>-<seq>, see NameIn
 	Type      Type            `json:"type"`
 	Time      Time            `json:"time"`
 	SessionID string          `json:"session_id"`

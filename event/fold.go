@@ -18,7 +18,7 @@ func (s *Session) Apply(e Event) error {
 			return fmt.Errorf("apply: %w", err)
 		}
 	}
-	s.Seq = e.Seq
+	s.Seq, s.Book.Epoch = e.Seq, e.Epoch()
 	s.remember(e.CommandID)
 	return nil
 }

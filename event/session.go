@@ -43,7 +43,8 @@ type Session struct {
 
 // Book is the worker's part of a fold.
 type Book struct {
-	Fold      int       `json:"fold"` // FoldVersion
+	Fold      int       `json:"fold"`            // FoldVersion
+	Epoch     Epoch     `json:"epoch,omitempty"` // of the last event
 	Commands  []string  `json:"commands,omitempty"`
 	Queue     []*Queued `json:"queue,omitempty"`     // runs that wait their turn, in order
 	Reasoning []*Part   `json:"reasoning,omitempty"` // of the message that has not started yet

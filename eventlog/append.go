@@ -80,7 +80,7 @@ func (w *Writer) Append(events ...event.Event) ([]event.Event, error) {
 	for i, e := range events {
 		seq++
 		e.V, e.Seq, e.SessionID = event.Version, seq, w.key.Session
-		e.ID = e.SessionID + "-" + seq.String()
+		e.ID = event.NameIn(e.SessionID, seq, w.log.epoch)
 		if e.Time.IsZero() {
 			e.Time = now
 		}
@@ -271,7 +271,7 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 			}
 		}
 		if landed {
-			return Head{Seq: last, First: first, Pos: pos, Prev: prev.Pos}, nil
+			return Head{Seq: last, First: first, Pos: pos, Prev: prev.Pos, Epoch: w.log.epoch}, nil
 		}
 		if sleep(w.ctx, wait) != nil {
 			return Head{}, w.Err()
@@ -285,6 +285,9 @@ func (w *Writer) message(id string, prev Head, data []byte, first, last event.Se
 	msg.Header.Set(hdrSeq, first.String()+"-"+last.String())
 	msg.Header.Set(hdrFrame, id)
 	msg.Header.Set(hdrExpect, strconv.FormatUint(prev.Pos, 10))
+	if w.log.epoch != 0 {
+		msg.Header.Set(hdrEpoch, w.log.epoch.String())
+	}
 	msg.Data = data
 	return msg
 }

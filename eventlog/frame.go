@@ -17,24 +17,26 @@ import (
 // A Head is the end of a session's log, and so a position in it. The zero Head is the end
 // of an empty log.
 type Head struct {
-	Seq   event.Seq // of the last event
-	First event.Seq // of the first event of the last frame
-	Pos   uint64    // stream position of the last frame
-	Prev  uint64    // stream position of the frame before it, 0 if there is none
-	Time  time.Time // when that frame was stored, zero if unknown
+	Seq   event.Seq   // of the last event
+	First event.Seq   // of the first event of the last frame
+	Pos   uint64      // stream position of the last frame
+	Prev  uint64      // stream position of the frame before it, 0 if there is none
+	Epoch event.Epoch // of the last frame
+	Time  time.Time   // when that frame was stored, zero if unknown
 }
 
 // A Frame is one stored message: consecutive events of one session. The zero Frame is
 // that of a session without events.
 type Frame struct {
 	Key   Key
-	Pos   uint64    // stream position
-	Prev  uint64    // stream position of the session's previous frame, 0 if none
-	First event.Seq // of its first event
-	Last  event.Seq // of its last event
-	Time  time.Time // when it was stored, zero if unknown
-	ID    string    // given by its writer, may be empty
-	Data  []byte    // NDJSON, each line ends in LF
+	Pos   uint64      // stream position
+	Prev  uint64      // stream position of the session's previous frame, 0 if none
+	First event.Seq   // of its first event
+	Last  event.Seq   // of its last event
+	Epoch event.Epoch // in which it was appended
+	Time  time.Time   // when it was stored, zero if unknown
+	ID    string      // given by its writer, may be empty
+	Data  []byte      // NDJSON, each line ends in LF
 }
 
 // Len is how many events the frame says it holds.
@@ -109,11 +111,11 @@ func (f Frame) readable() ([]event.Event, error) {
 // End is the end of the log as it was when the frame had been stored: the position to
 // read on from.
 func (f Frame) End() Head {
-	return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev, Time: f.Time}
+	return Head{Seq: f.Last, First: f.First, Pos: f.Pos, Prev: f.Prev, Epoch: f.Epoch, Time: f.Time}
 }
 
-// Before is the end of the log as it was before the frame was stored. Its First, Prev
-// and Time are not known.
+// Before is the end of the log as it was before the frame was stored. Its First, Prev,
+// Epoch and Time are not known.
 func (f Frame) Before() Head {
 	if f.First == 0 {
 		return Head{}
@@ -125,6 +127,7 @@ func (f Frame) Before() Head {
 const (
 	hdrSeq    = "Runlog-Seq"   // first-last
 	hdrFrame  = "Runlog-Frame" // unique id of the frame, by its writer
+	hdrEpoch  = "Runlog-Epoch" // missing if it is 0
 	hdrExpect = "Nats-Expected-Last-Subject-Sequence"
 	hdrPrev   = "Nats-Last-Sequence" // on live messages: the session's previous frame
 	hdrPos    = "Nats-Sequence"
@@ -154,6 +157,11 @@ func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 		return f, fmt.Errorf("frame %d of %s has no valid %s header: %q: %w", pos, k, hdrSeq, h.Get(hdrSeq), errDamaged)
 	}
 	f.First, f.Last = event.Seq(a), event.Seq(b)
+	if e := h.Get(hdrEpoch); e != "" {
+		if f.Epoch, err1 = event.ParseEpoch(e); err1 != nil {
+			return f, fmt.Errorf("frame %d of %s has no valid %s header: %q", pos, k, hdrEpoch, e)
+		}
+	}
 	prev := h.Get(hdrPrev)
 	if e := h.Get(hdrExpect); e != "" {
 		prev = e

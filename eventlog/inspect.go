@@ -55,6 +55,7 @@ func (l *Log) inspect(ctx context.Context) error {
 		return unavailable(fmt.Errorf("consumer of %s: %w", jobsStream, err))
 	}
 	l.opts.Partitions, l.opts.Lease = there.Partitions, cons.CachedInfo().Config.AckWait
+	l.epoch = there.Restored
 	return nil
 }
 

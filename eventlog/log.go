@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/event"
 )
 
 // Sentinels that callers act on.
@@ -31,6 +33,8 @@ var (
 	ErrTicketed = errors.New("a ticket is outstanding")
 	// ErrUnavailable: the server cannot be reached or has no leader now.
 	ErrUnavailable = errors.New("event log unavailable")
+	// ErrRestored: the log was restored from a backup since this process opened it.
+	ErrRestored = errors.New("the event log was restored while this process ran: start it again")
 	// ErrMismatch: an idempotency key or run id was used with another request.
 	ErrMismatch = errors.New("already used for a different request")
 )
@@ -71,6 +75,8 @@ type Log struct {
 	runs jetstream.KeyValue // RUNS
 	snap jetstream.KeyValue // SNAPSHOTS
 	reg  jetstream.KeyValue // REGISTRY: agents, dead letters, secrets, the install record
+
+	epoch event.Epoch // of what this process appends
 
 	wakes wakes
 }

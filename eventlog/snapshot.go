@@ -19,10 +19,11 @@ const inlineSnapshot = 256 << 10
 // snapshotEntry is the value in the SNAPSHOTS bucket: where the fold stands, and
 // the fold itself or the name of the blob that holds it.
 type snapshotEntry struct {
-	Fold int       `json:"fold"`
-	Seq  event.Seq `json:"seq"`
-	Blob string    `json:"blob,omitempty"`
-	Zstd []byte    `json:"zstd,omitempty"`
+	Fold  int         `json:"fold"`
+	Epoch event.Epoch `json:"epoch,omitempty"` // in which it was saved
+	Seq   event.Seq   `json:"seq"`
+	Blob  string      `json:"blob,omitempty"`
+	Zstd  []byte      `json:"zstd,omitempty"`
 }
 
 var (
@@ -53,10 +54,10 @@ func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, seq event
 
 func (l *Log) saveSnapshot(ctx context.Context, k Key, encoded []byte, seq event.Seq) error {
 	old, revision, err := l.savedSnapshot(ctx, k)
-	if err != nil || old.Fold == event.FoldVersion && old.Seq >= seq {
+	if err != nil || old.Fold == event.FoldVersion && old.Epoch == l.epoch && old.Seq >= seq {
 		return err
 	}
-	entry := snapshotEntry{Fold: event.FoldVersion, Seq: seq, Zstd: encoder().EncodeAll(encoded, nil)}
+	entry := snapshotEntry{Fold: event.FoldVersion, Epoch: l.epoch, Seq: seq, Zstd: encoder().EncodeAll(encoded, nil)}
 	if len(entry.Zstd) > inlineSnapshot {
 		if l.opts.Blobs == nil {
 			return nil
@@ -128,6 +129,9 @@ func (l *Log) snapshot(ctx context.Context, k Key, seq event.Seq, gate Gate, sto
 		return nil, err
 	}
 	s, err := l.openSnapshot(ctx, entry)
+	if err == nil && entry.Epoch != l.epoch && !l.stands(ctx, k, s) {
+		return nil, nil
+	}
 	if err != nil && !errors.Is(err, event.ErrOtherFold) {
 		l.unusable(k, err)
 	}
@@ -136,6 +140,17 @@ func (l *Log) snapshot(ctx context.Context, k Key, seq event.Seq, gate Gate, sto
 
 func (l *Log) unusable(k Key, err error) {
 	l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
+}
+
+// stands reports whether the log still has what a fold was made of, which was saved before
+// the log was restored.
+func (l *Log) stands(ctx context.Context, k Key, s *event.Session) bool {
+	head, err := l.Head(ctx, k)
+	if err != nil {
+		return false
+	}
+	there, err := l.Holds(ctx, k, s.Seq, s.Book.Epoch, head)
+	return err == nil && there
 }
 
 // weight is the size of the fold's JSON. One in a blob is large; how large, the blob says.

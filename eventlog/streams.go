@@ -265,16 +265,16 @@ func (l *Log) bucket(ctx context.Context, c jetstream.KeyValueConfig) (jetstream
 	return kv, nil
 }
 
-// install is what must never change while the logs live.
+// install is what all processes must agree on while they live.
 type install struct {
-	Partitions int    `json:"partitions"`
-	Epoch      string `json:"epoch"` // tells a restored JetStream from the one clients knew
+	Partitions int         `json:"partitions"`
+	Restored   event.Epoch `json:"restored,omitempty"` // see Restore
 }
 
 // checkInstall writes the number of partitions once and compares ever after:
 // with another number, sessions would be looked for in the wrong stream.
 func (l *Log) checkInstall(ctx context.Context) error {
-	mine := install{Partitions: l.opts.Partitions, Epoch: event.NewID("epoch")}
+	mine := install{Partitions: l.opts.Partitions}
 	err := l.patiently(ctx, func(ctx context.Context) error {
 		_, err := l.reg.Create(ctx, "install", event.Encode(mine))
 		return err
@@ -292,6 +292,7 @@ func (l *Log) checkInstall(ctx context.Context) error {
 	if there.Partitions != mine.Partitions {
 		return fmt.Errorf("this installation has %d partitions, not %d: set RUNLOG_PARTITIONS=%d", there.Partitions, mine.Partitions, there.Partitions)
 	}
+	l.epoch = there.Restored
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (p *partition) locate(ctx context.Context) error {
 		return err
 	}
 	if at > end {
-		return fmt.Errorf("the catalog has recorded up to frame %d, the log ends at %d: it was replaced or restored; run `runlog reindex`", at, end)
+		return fmt.Errorf("the catalog has recorded up to frame %d, the log ends at %d: %w", at, end, ErrAhead)
 	}
 	return nil
 }

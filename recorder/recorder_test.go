@@ -329,7 +329,7 @@ func TestReplacedLogIsNamed(t *testing.T) {
 	o := quick(t)
 	o.Observe.Failed = func(_ int, err error) { failed <- err }
 	run(t, recorder.New(source, db, o))
-	if err := <-failed; !strings.Contains(err.Error(), "run `runlog reindex`") {
+	if err := <-failed; !strings.Contains(err.Error(), "run `runlog restored`") {
 		t.Errorf("a log that ends before the position gives %v", err)
 	}
 	if err := recorder.New(source, db, quick(t)).Reindex(t.Context()); err != nil {

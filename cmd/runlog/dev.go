@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/runlog-dev/runlog/eventlog"
+	"github.com/runlog-dev/runlog/recorder"
 )
 
 // dev runs the whole platform in this process: a NATS server without a port,
@@ -49,6 +50,12 @@ func (s *settings) runDev(ctx context.Context, srv *eventlog.Embedded) error {
 	st, err := s.open(ctx, nc, true)
 	if err != nil {
 		return err
+	}
+	if err := s.fits(ctx, st); errors.Is(err, recorder.ErrAhead) { // nobody else can have the log
+		err = s.restored(ctx, st)
+		if err != nil {
+			return errors.Join(err, st.close())
+		}
 	}
 	ln, err := net.Listen("tcp", s.listen)
 	if err != nil {

@@ -28,6 +28,7 @@ func commands() []command {
 		{"worker", "", "run agents", workerCommand},
 		{"migrate", "", "bring the catalog's schema up to date", migrateCommand},
 		{"reindex", "", "rebuild the catalog from the log", reindexCommand},
+		{"restored", "", "after JetStream was restored from a backup, before anything runs", restoredCommand},
 		{"keys", "create|list|revoke", "API keys of a tenant", keysCommand},
 		{"fsck", "[--session TENANT/ID] [--json]", "check that logs are what they have to be", fsckCommand},
 	}

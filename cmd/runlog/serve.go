@@ -30,6 +30,9 @@ func edgeCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fits(ctx, st); err != nil {
+		return errors.Join(err, st.close())
+	}
 	ln, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err
@@ -37,6 +40,7 @@ func edgeCommand(ctx context.Context, args []string) error {
 	spendOnSpeed()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return tidyWhenQuiet(gctx) })
+	g.Go(func() error { return s.guard(gctx, st) })
 	g.Go(func() error { return s.serveEdge(gctx, st, ln) })
 	g.Go(func() error { return s.admin(gctx, st.metrics, func() error { return st.log.Ping(gctx) }) })
 	return errors.Join(g.Wait(), st.close())
@@ -92,11 +96,15 @@ func workerCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fits(ctx, st); err != nil {
+		return errors.Join(err, st.close())
+	}
 	a, err := s.buildAgents()
 	if err != nil {
 		return errors.Join(err, st.close())
 	}
 	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.guard(gctx, st) })
 	w := s.newWorker(st, a, false, nil)
 	g.Go(func() error { return s.serveWorker(gctx, st, a, w) })
 	g.Go(func() error {

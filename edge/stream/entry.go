@@ -13,9 +13,10 @@ import (
 type entry struct {
 	event.Event
 	line    []byte // as stored, without line end
-	hidden  bool   // this version cannot read it: nobody sees it
-	private bool   // read for one viewer: how it is encoded is not kept
-	odd     bool   // the line is not as this version writes it
+	epoch   event.Epoch
+	hidden  bool // this version cannot read it: nobody sees it
+	private bool // read for one viewer: how it is encoded is not kept
+	odd     bool // the line is not as this version writes it
 
 	wires atomic.Pointer[wire] // one for each view that was asked for so far
 }
@@ -79,7 +80,7 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	}
 	messages := make([][]byte, len(list))
 	for i, m := range list {
-		at := subPosition(e.Seq, i, len(list))
+		at := e.position(i, len(list))
 		size := len(m.Event) + len(m.Data) + 64
 		messages[i] = v.transport.Append(make([]byte, 0, size), at.String(), m)
 	}
@@ -120,6 +121,7 @@ func (t *topic) entries(d *event.Decoder, f eventlog.Frame) []*entry {
 	list, all := make([]*entry, 0, f.Len()), make([]entry, f.Len())
 	for seq, line := range f.Numbered() {
 		e := &all[len(list)]
+		e.epoch = f.Epoch
 		if err := e.read(d, line, seq); err != nil {
 			t.unreadable(seq, err)
 		}

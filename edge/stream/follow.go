@@ -41,6 +41,11 @@ func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdic
 			return over, err
 		}
 	}
+	if v.anew {
+		if err := v.beginAnew(ctx); err != nil {
+			return over, err
+		}
+	}
 	if err := v.sendSnapshot(out); err != nil {
 		return over, err
 	}

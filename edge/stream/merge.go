@@ -110,9 +110,10 @@ func plainDelta(data []byte, name string) (d delta, ok bool) {
 type pending struct {
 	first *entry
 	last  event.Event
-	of    string // what they add to: the id of a message, a reasoning or a call
-	text  []byte // all of theirs, see delta
-	whole bool   // a closer of the dialect says all that the deltas say
+	epoch event.Epoch // of the last
+	of    string      // what they add to: the id of a message, a reasoning or a call
+	text  []byte      // all of theirs, see delta
+	whole bool        // a closer of the dialect says all that the deltas say
 }
 
 // takes reports whether a delta goes with those that are held back.
@@ -131,7 +132,7 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 	d, grows := deltaOf(e)
 	if p := v.pending; p != nil {
 		if grows && p.takes(e, d, v.hub.opts.PageBytes) {
-			p.last, p.text, v.hidden = e.Event, append(p.text, d.text...), 0
+			p.last, p.epoch, p.text, v.hidden = e.Event, e.epoch, append(p.text, d.text...), 0
 			return true, e, nil
 		}
 		messages, err := v.wire(ctx, e)
@@ -150,7 +151,7 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 		return false, e, nil
 	}
 	c, ok := v.view.dialect.(dialect.Closing)
-	v.pending = &pending{first: e, last: e.Event, of: string(d.of), text: bytes.Clone(d.text), whole: ok && c.ClosersSayAll()}
+	v.pending = &pending{first: e, last: e.Event, epoch: e.epoch, of: string(d.of), text: bytes.Clone(d.text), whole: ok && c.ClosersSayAll()}
 	v.hidden = 0
 	return true, e, nil
 }
@@ -184,7 +185,7 @@ func (p *pending) entry() *entry {
 	data = append(append(data, `":`...), event.Encode(p.of)...)
 	data = append(append(data, `,"delta":"`...), p.text...)
 	e.Data = append(data, `"}`...)
-	return &entry{Event: e, line: firstSeq(e, nil, p.first.Seq)}
+	return &entry{Event: e, epoch: p.epoch, line: firstSeq(e, nil, p.first.Seq)}
 }
 
 // closedBy returns e with the first seq of the deltas if it closes what they are
@@ -197,7 +198,7 @@ func (p *pending) closedBy(e *entry, v view) *entry {
 	if json.Unmarshal(e.Data, &of) != nil || of.id() != p.of {
 		return nil
 	}
-	closer := &entry{Event: e.Event, line: firstSeq(e.Event, e.line, p.first.Seq)}
+	closer := &entry{Event: e.Event, epoch: e.epoch, line: firstSeq(e.Event, e.line, p.first.Seq)}
 	list := v.dialect.Event(closer.Event, closer.line, v.audience)
 	if len(list) != 1 || !bytes.Equal(list[0].Data, closer.line) {
 		return nil // told in other words, without first_seq

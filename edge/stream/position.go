@@ -10,10 +10,12 @@ import (
 )
 
 // A Position is a client's cursor: it has everything through Seq, and of the
-// event after Seq its first Sub wire messages.
+// event after Seq its first Sub wire messages. Epoch is that of the last event of which
+// it has anything: after a restore of the log there may be another one in its place.
 type Position struct {
-	Seq event.Seq
-	Sub int
+	Seq   event.Seq
+	Sub   int
+	Epoch event.Epoch
 }
 
 // ErrBadCursor: the text is not a position.
@@ -23,24 +25,32 @@ var ErrBadCursor = errors.New("malformed cursor")
 const maxSub = 1 << 16
 
 // ParsePosition reads an id of a stream: 41 is behind all of event 41, 41.0
-// behind its first wire message. Empty and 0 are the start.
+// behind its first wire message. Empty and 0 are the start. Of events that were appended
+// after the log was restored it is 41~tkqezo and 41~tkqezo.0.
 func ParsePosition(s string) (Position, error) {
 	if s == "" {
 		return Position{}, nil
 	}
 	whole, part, cut := strings.Cut(s, ".")
+	whole, late, restored := strings.Cut(whole, "~")
 	seq, err := strconv.ParseUint(whole, 10, 64)
 	if err != nil {
 		return Position{}, badCursor(s)
 	}
+	var epoch event.Epoch
+	if restored {
+		if epoch, err = event.ParseEpoch(late); err != nil || epoch == 0 {
+			return Position{}, badCursor(s)
+		}
+	}
 	if !cut {
-		return Position{Seq: event.Seq(seq)}, nil
+		return Position{Seq: event.Seq(seq), Epoch: epoch}, nil
 	}
 	sub, err := strconv.ParseUint(part, 10, 64)
 	if err != nil || seq == 0 || sub >= maxSub {
 		return Position{}, badCursor(s)
 	}
-	return Position{event.Seq(seq - 1), int(sub) + 1}, nil
+	return Position{event.Seq(seq - 1), int(sub) + 1, epoch}, nil
 }
 
 func badCursor(s string) error {
@@ -56,19 +66,19 @@ func (p Position) String() string {
 	return string(p.append(b[:0]))
 }
 
-// subPosition is behind the i-th of the n wire messages of an event.
-func subPosition(seq event.Seq, i, n int) Position {
+// position is behind the i-th of the n wire messages of the event.
+func (e *entry) position(i, n int) Position {
 	if i == n-1 {
-		return Position{Seq: seq}
+		return Position{e.Seq, 0, e.epoch}
 	}
-	return Position{seq - 1, i + 1}
+	return Position{e.Seq - 1, i + 1, e.epoch}
 }
 
 func (p Position) append(b []byte) []byte {
+	b = event.AppendPosition(b, p.touches(), p.Epoch)
 	if p.Sub == 0 {
-		return strconv.AppendUint(b, uint64(p.Seq), 10)
+		return b
 	}
-	b = strconv.AppendUint(b, uint64(p.Seq)+1, 10)
 	b = append(b, '.')
 	return strconv.AppendInt(b, int64(p.Sub-1), 10)
 }

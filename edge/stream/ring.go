@@ -25,7 +25,8 @@ type block struct {
 	first event.Seq // of the first line
 	lines int       // each ends in LF; that of an event that cannot be read is empty
 	prev  uint64    // position of the frame before the first one, 0 if there is none
-	odd   bool      // a line is not as this version writes it
+	epoch event.Epoch
+	odd   bool // a line is not as this version writes it
 	data  []byte
 }
 
@@ -65,12 +66,12 @@ func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
 // as a quarter of the ring: when a ring is cut it gives back whole blocks.
 func (r *ring) room(f eventlog.Frame, need, n, most int) *block {
 	if i := len(r.blocks) - 1; i >= 0 {
-		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most {
+		if b := &r.blocks[i]; cap(b.data)-len(b.data) >= need && b.lines+n <= most && b.epoch == f.Epoch {
 			return b
 		}
 	}
 	room := max(need, min(r.size/4, maxBlock))
-	r.blocks = append(r.blocks, block{first: f.First, prev: f.Prev, data: make([]byte, 0, room)})
+	r.blocks = append(r.blocks, block{first: f.First, prev: f.Prev, epoch: f.Epoch, data: make([]byte, 0, room)})
 	r.size += room + blockSize
 	return &r.blocks[len(r.blocks)-1]
 }
@@ -132,7 +133,7 @@ func (r *ring) narrow(last eventlog.Head) {
 	copy(data, lines)
 	r.size += len(data) - cap(b.data)
 	r.base = last.First - 1
-	r.blocks = []block{{first: last.First, lines: int(b.last() - r.base), prev: last.Prev, odd: b.odd, data: data}}
+	r.blocks = []block{{first: last.First, lines: int(b.last() - r.base), prev: last.Prev, epoch: b.epoch, odd: b.odd, data: data}}
 }
 
 // before is the frame that ends where the ring begins, known if the first block begins
@@ -186,6 +187,7 @@ func (b *block) decode(after event.Seq, into []*entry) []*entry {
 		read = d.Decode
 	}
 	for i := range all {
+		all[i].epoch = b.epoch
 		line := data[:bytes.IndexByte(data, '\n')]
 		data = data[len(line)+1:]
 		all[i].again(read, line, first+event.Seq(i))

@@ -71,7 +71,7 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 
 // reach makes an event the viewer's position.
 func (v *Viewer) reach(e *entry) {
-	v.at = Position{Seq: e.Seq}
+	v.at = Position{Seq: e.Seq, Epoch: e.epoch}
 	v.note(e)
 }
 
@@ -117,7 +117,7 @@ func (v *Viewer) passOn(out *output, e *entry) error {
 	for i, m := range list {
 		b := out.buffer()
 		n := len(b)
-		b = v.view.transport.Append(b, subPosition(e.Seq, i, len(list)).String(), m)
+		b = v.view.transport.Append(b, e.position(i, len(list)).String(), m)
 		size += len(b) - n
 		if err := out.put(b); err != nil {
 			return err

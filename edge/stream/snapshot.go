@@ -14,7 +14,7 @@ import (
 // A snapshot is a fold as a viewer shows it. It is encoded when it is taken, since the
 // fold is larger.
 type snapshot struct {
-	seq      event.Seq
+	at       Position
 	messages []dialect.Message
 	hold     *Hold
 }
@@ -39,8 +39,8 @@ func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind) error {
 	if err != nil {
 		return err
 	}
-	v.first = &snapshot{seq: s.Seq, hold: hold}
-	v.at, v.page, v.until, v.hidden = Position{Seq: s.Seq}, head, s.Seq, 0
+	v.at, v.page, v.until, v.hidden = Position{Seq: s.Seq, Epoch: head.Epoch}, head, s.Seq, 0
+	v.first, v.has = &snapshot{at: v.at, hold: hold}, v.at
 	if r := s.Run(v.req.RunID); r != nil {
 		v.over, v.status = r.Status.Terminal(), r.Status
 		if r.StartedAt != nil {
@@ -126,6 +126,19 @@ func weigh(list []*entry) int {
 	return n
 }
 
+// beginAnew has a client whose events are not those of the log any more start from a
+// snapshot.
+func (v *Viewer) beginAnew(ctx context.Context) error {
+	v.anew = false
+	if err := v.takeSnapshot(ctx, dialect.Reset); err != nil {
+		return err
+	}
+	if fn := v.hub.opts.Observe.Reset; fn != nil {
+		fn()
+	}
+	return nil
+}
+
 // reset gives a client whose position the log no longer holds a snapshot to start from.
 func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	err := v.takeSnapshot(ctx, dialect.Reset)
@@ -156,7 +169,7 @@ func (v *Viewer) sendSnapshot(out *output) error {
 	for i, list := 0, v.first.messages; i < len(list); i++ {
 		id := ""
 		if i == len(list)-1 {
-			id = v.first.seq.String()
+			id = v.first.at.String()
 		}
 		framed := v.view.transport.Append(out.buffer(), id, list[i])
 		list[i] = dialect.Message{}

@@ -3,6 +3,7 @@ package stream
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 )
@@ -53,12 +54,16 @@ type NDJSON struct{}
 // ContentType of lines of JSON.
 func (NDJSON) ContentType() string { return "application/x-ndjson" }
 
-// Append writes the line, with its type if the data does not say it.
-func (NDJSON) Append(b []byte, _ string, m dialect.Message) []byte {
+// Append writes the line, with its type if the data does not say it, and its position if
+// that is more than the seq that the data says.
+func (NDJSON) Append(b []byte, id string, m dialect.Message) []byte {
 	if !m.Bare {
 		return append(append(b, m.Data...), '\n')
 	}
 	b = append(append(append(b, `{"type":"`...), m.Event...), '"')
+	if strings.Contains(id, "~") {
+		b = append(append(append(b, `,"id":"`...), id...), '"')
+	}
 	if len(m.Data) > len("{}") {
 		b = append(b, ',')
 	}

@@ -25,7 +25,7 @@ type Request struct {
 	Audience  dialect.Audience
 	Numbered  bool // After.Sub was counted by the client and not sent back as an id: it may be all of the event's messages
 	Snapshot  bool // begin with a snapshot of the session as it is now; After does not count
-	Later     bool // take that snapshot in Serve and not in Prepare, as soon as there is room for it
+	Later     bool // take that snapshot, or one for a reset, in Serve and not in Prepare, as soon as there is room for it
 	NoFollow  bool // end at the head that the log has when the stream begins
 	Empty     bool // a client that already has all of its run gets an empty stream; else Prepare reports over, for a 204
 	// Ends, if set, ends the stream after the first event for which it returns true,
@@ -65,6 +65,7 @@ type Viewer struct {
 
 	// What is shown next.
 	first   *snapshot
+	anew    bool      // first has to be taken: what the client has is not what the log has
 	ahead   []*entry  // read while preparing
 	next    *nextPage // being read
 	pending *pending  // shown, but held back to be merged
@@ -160,6 +161,12 @@ func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if known, err := v.knows(ctx, head); err != nil || !known {
+		if v.anew = err == nil; v.anew && !v.req.Later {
+			err = v.beginAnew(ctx)
+		}
+		return false, err
+	}
 	if v.req.NoFollow {
 		v.until = head.Seq
 	}
@@ -189,9 +196,6 @@ func (v *Viewer) head(ctx context.Context) (eventlog.Head, error) {
 	}
 	if head.Seq > known.Seq {
 		v.topic.watch.Check()
-	}
-	if v.req.After.touches() > head.Seq {
-		return head, &AheadError{v.req.After, head.Seq}
 	}
 	return head, nil
 }

@@ -90,7 +90,7 @@ func (j *judgement) wrong(e event.Event, format string, args ...any) {
 
 func (j *judgement) dense(i int, e event.Event) {
 	want := event.Seq(i + 1)
-	if e.Seq != want || e.ID != j.session+"-"+want.String() || e.SessionID != j.session {
+	if e.Seq != want || e.ID != event.NameIn(j.session, want, e.Epoch()) || e.SessionID != j.session {
 		j.wrong(e, "is number %d in the log, id %s, session %s", want, e.ID, e.SessionID)
 	}
 	if (e.Type == event.SessionCreated) != (i == 0) {

@@ -24,6 +24,7 @@ type Node struct {
 	Name    string // server_name, as stream and consumer infos give it: n1, n2, ...
 	addr    string
 	monitor string
+	store   string
 }
 
 // NATS starts nats-server processes with JetStream on files: 1, or 3 for streams of up to three replicas. It
@@ -131,6 +132,9 @@ func (n *Node) URL() string { return "nats://" + n.addr }
 // Addr returns the host and port clients connect to, to put a Proxy before it.
 func (n *Node) Addr() string { return n.addr }
 
+// Store returns the directory of what the node stores: what an operator backs up.
+func (n *Node) Store() string { return n.store }
+
 // Monitor returns the base URL of the node's monitoring endpoints (/healthz, /jsz, ...).
 func (n *Node) Monitor() string { return n.monitor }
 
@@ -140,7 +144,8 @@ func newNode(t testing.TB, bin, dir string, i int, routes []string, at place) *N
 	n := &Node{Name: fmt.Sprintf("n%d", i+1), addr: addr()}
 	monitor := addr()
 	n.monitor = "http://" + monitor
-	path, err := writeFile(dir, n.Name+".conf", nodeConfig(n, monitor, filepath.Join(dir, n.Name), i, routes))
+	n.store = filepath.Join(dir, n.Name)
+	path, err := writeFile(dir, n.Name+".conf", nodeConfig(n, monitor, i, routes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +161,10 @@ func newNode(t testing.TB, bin, dir string, i int, routes []string, at place) *N
 	return n
 }
 
-func nodeConfig(n *Node, monitor, store string, i int, routes []string) string {
+func nodeConfig(n *Node, monitor string, i int, routes []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server_name: %s\nlisten: %q\nhttp: %q\n", n.Name, n.addr, monitor)
-	fmt.Fprintf(&b, "jetstream { store_dir: %q, max_memory_store: 256MB, max_file_store: 8GB }\n", store)
+	fmt.Fprintf(&b, "jetstream { store_dir: %q, max_memory_store: 256MB, max_file_store: 8GB }\n", n.store)
 	if len(routes) > 1 {
 		fmt.Fprintf(&b, "cluster { name: runlog, listen: %q, no_advertise: true, routes: [%s] }\n",
 			strings.TrimPrefix(routes[i], "nats-route://"), strings.Join(routes, ", "))

@@ -42,6 +42,7 @@ func (d Dialect) Heartbeat(h dialect.Heartbeat) []dialect.Message {
 		return nil
 	}
 	whole, _, partly := strings.Cut(h.At, ".")
+	whole, _, _ = strings.Cut(whole, "~")
 	seq, _ := strconv.ParseFloat(whole, 64)
 	if partly {
 		seq-- // the event is not told to its end

@@ -238,5 +238,5 @@ func (Dialect) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []
 	if r := s.Active(); r != nil {
 		u.RunID, u.Status = r.RunID, r.Status
 	}
-	return command(event.Event{ID: s.SessionID + "-" + s.Seq.String()}, "session.updated", u)
+	return command(event.Event{ID: event.NameIn(s.SessionID, s.Seq, s.Book.Epoch)}, "session.updated", u)
 }

@@ -172,6 +172,6 @@ func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
 
 // Snapshot is the fold.
 func (d Dialect) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
-	e := event.Event{ID: s.SessionID + "-" + s.Seq.String(), SessionID: s.SessionID, RunID: d.Run, TraceID: d.Trace, Time: s.CreatedAt}
+	e := event.Event{ID: event.NameIn(s.SessionID, s.Seq, s.Book.Epoch), SessionID: s.SessionID, RunID: d.Run, TraceID: d.Trace, Time: s.CreatedAt}
 	return alone(begin("snapshot", e).Raw("session", json.RawMessage(s.EncodePublic())))
 }

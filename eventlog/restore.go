@@ -1,0 +1,179 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/runlog-dev/runlog/event"
+)
+
+// Restored is what Restore did.
+type Restored struct {
+	Epoch    event.Epoch // of what is appended from now on
+	Sessions int         // that have a log
+	Ticketed int         // of them: given to a worker, to go on where the log ends
+	Lost     int         // runs that were accepted, and of which neither log nor inbox knows
+}
+
+// Restore is called once after JetStream was restored from a backup, or lost the end of a
+// log in any other way, while no other process uses it. From now on events are of a new
+// epoch, so that who has seen the lost ones is found out. What the other streams say of
+// what is not in the log is put right: they need not be of the same moment. It may be
+// repeated.
+func (l *Log) Restore(ctx context.Context) (Restored, error) {
+	epoch, err := l.newEpoch(ctx)
+	r := restore{Log: l, did: Restored{Epoch: epoch}, logs: map[Key]ending{}}
+	if err == nil {
+		err = r.sessions(ctx)
+	}
+	if err == nil {
+		err = r.runs(ctx)
+	}
+	if err != nil {
+		return r.did, fmt.Errorf("restore: %w", err)
+	}
+	return r.did, nil
+}
+
+// newEpoch begins an epoch that no log ever had, whichever backup was restored.
+func (l *Log) newEpoch(ctx context.Context) (event.Epoch, error) {
+	m, err := l.leaderKV(ctx, "REGISTRY", "install")
+	var there install
+	if err == nil {
+		err = json.Unmarshal(m.Data, &there)
+	}
+	if err == nil {
+		there.Restored = max(there.Restored+1, event.Epoch(time.Now().Unix()))
+		_, err = l.reg.Update(ctx, "install", event.Encode(there), m.Pos)
+	}
+	if err != nil {
+		return 0, unavailable(fmt.Errorf("install record: %w", err))
+	}
+	l.epoch = there.Restored
+	return l.epoch, nil
+}
+
+// A restore is under way.
+type restore struct {
+	*Log
+	did  Restored
+	logs map[Key]ending
+}
+
+// An ending is what a log comes to.
+type ending struct {
+	seq  event.Seq
+	runs map[string]bool // that it has; nil if it cannot be read
+}
+
+// sessions has a worker look after every session that is not done: its ticket or its timer
+// may be what the backup lacks.
+func (r *restore) sessions(ctx context.Context) error {
+	for p := range r.opts.Partitions {
+		keys, err := r.Sessions(ctx, p, "")
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if err := r.session(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *restore) session(ctx context.Context, k Key) error {
+	s, head, err := r.Load(ctx, k)
+	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+		return err
+	}
+	r.did.Sessions++
+	end := ending{seq: head.Seq}
+	if err != nil { // fsck says what is wrong with it
+		r.opts.Logger.Warn("session cannot be read", "tenant", k.Tenant, "session", k.Session, "err", err)
+	} else {
+		end.runs = make(map[string]bool, len(s.Runs))
+		for _, run := range s.Runs {
+			end.runs[run.RunID] = true
+		}
+	}
+	r.logs[k] = end
+	if err == nil && s.Free() {
+		return nil
+	}
+	r.did.Ticketed++
+	if err := r.Ticket(ctx, k); !errors.Is(err, ErrTicketed) {
+		return err
+	}
+	return nil
+}
+
+// runs goes through the runs index.
+func (r *restore) runs(ctx context.Context) error {
+	w, err := r.Log.runs.Watch(ctx, ">", jetstream.IgnoreDeletes())
+	if err != nil {
+		return unavailable(fmt.Errorf("read the runs index: %w", err))
+	}
+	defer func() { _ = w.Stop() }()
+	for kv := range w.Updates() {
+		if kv == nil {
+			return nil // that was all there is
+		}
+		if err := r.run(ctx, kv); err != nil {
+			return fmt.Errorf("entry %s of the runs index: %w", kv.Key(), err)
+		}
+	}
+	return unavailable(fmt.Errorf("read the runs index: %w", jetstream.ErrNoStreamResponse))
+}
+
+// run puts an entry right that is newer than the log. A run that is lost is forgotten, so
+// that whoever asks for it once more with its idempotency key gets it done.
+func (r *restore) run(ctx context.Context, kv jetstream.KeyValueEntry) error {
+	var ref RunRef
+	if err := json.Unmarshal(kv.Value(), &ref); err != nil {
+		return err
+	}
+	t := tokens(kv.Key())
+	if len(t) != 3 {
+		return nil
+	}
+	tenant, err := untoken(t[1])
+	if err != nil {
+		return err
+	}
+	k := Key{tenant, ref.SessionID}
+	if ref.Accepted {
+		known, err := r.knows(ctx, k, ref)
+		if err != nil {
+			return err
+		}
+		if !known {
+			r.did.Lost++
+			return unavailable(r.Log.runs.Delete(ctx, kv.Key(), jetstream.LastRevision(kv.Revision())))
+		}
+	}
+	if end := r.logs[k].seq; ref.After > end {
+		ref.After = end
+		_, err = r.Log.runs.Update(ctx, kv.Key(), event.Encode(ref), kv.Revision())
+	}
+	return unavailable(err)
+}
+
+// knows reports whether an accepted run is in the log, or will be: its command waits.
+func (r *restore) knows(ctx context.Context, k Key, ref RunRef) (bool, error) {
+	id := cmp.Or(ref.Continues, ref.RunID)
+	end, there := r.logs[k]
+	if end.runs[id] || there && end.runs == nil {
+		return true, nil
+	}
+	waiting, err := r.Inbox(ctx, k)
+	return slices.ContainsFunc(waiting, func(w Waiting) bool { return w.RunID == id }), err
+}
