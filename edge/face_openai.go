@@ -150,7 +150,7 @@ func startingAfter(r *http.Request) (stream.Position, error) {
 	if err != nil {
 		return stream.Position{}, bad("starting_after", "starting_after=%s is not the sequence_number of an event", v)
 	}
-	seq, sub := event.Seq(n/openai.Stride), int(n%openai.Stride)
+	seq, sub := event.Seq(n/openai.Stride), int32(n%openai.Stride)
 	if seq == 0 {
 		return stream.Position{}, nil
 	}

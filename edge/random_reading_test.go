@@ -127,7 +127,7 @@ func compare(a, b stream.Position) int {
 	if a.Seq != b.Seq {
 		return int(int64(a.Seq) - int64(b.Seq))
 	}
-	return a.Sub - b.Sub
+	return int(a.Sub - b.Sub)
 }
 
 // judge returns how many of the messages that are due one stands for.
@@ -176,7 +176,7 @@ func (r *reading) look(seq event.Seq) error {
 			return err
 		}
 		for i, m := range list {
-			at := stream.Position{Seq: e.Seq - 1, Sub: i + 1}
+			at := stream.Position{Seq: e.Seq - 1, Sub: int32(i) + 1}
 			if i == len(list)-1 {
 				at = stream.Position{Seq: e.Seq}
 			}

@@ -9,7 +9,7 @@ import (
 // those that the backup lacks: of the same session and with the same seq, but others. It
 // is 0 until the log is restored for the first time, and then the time of the latest
 // restore in Unix seconds, so that no two are the same, whichever backup was used.
-type Epoch uint64
+type Epoch uint32
 
 // String is what positions and ids carry behind a ~: digits and small letters. It is
 // empty for 0.
@@ -22,7 +22,7 @@ func (e Epoch) String() string {
 
 // ParseEpoch reads what String writes.
 func ParseEpoch(s string) (Epoch, error) {
-	n, err := strconv.ParseUint(s, 36, 64)
+	n, err := strconv.ParseUint(s, 36, 32)
 	return Epoch(n), err
 }
 

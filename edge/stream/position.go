@@ -14,7 +14,7 @@ import (
 // it has anything: after a restore of the log there may be another one in its place.
 type Position struct {
 	Seq   event.Seq
-	Sub   int
+	Sub   int32
 	Epoch event.Epoch
 }
 
@@ -50,7 +50,7 @@ func ParsePosition(s string) (Position, error) {
 	if err != nil || seq == 0 || sub >= maxSub {
 		return Position{}, badCursor(s)
 	}
-	return Position{event.Seq(seq - 1), int(sub) + 1, epoch}, nil
+	return Position{event.Seq(seq - 1), int32(sub) + 1, epoch}, nil
 }
 
 func badCursor(s string) error {
@@ -71,7 +71,7 @@ func (e *entry) position(i, n int) Position {
 	if i == n-1 {
 		return Position{e.Seq, 0, e.epoch}
 	}
-	return Position{e.Seq - 1, i + 1, e.epoch}
+	return Position{e.Seq - 1, int32(i) + 1, e.epoch}
 }
 
 func (p Position) append(b []byte) []byte {

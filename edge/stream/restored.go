@@ -11,15 +11,16 @@ import (
 // no restore explains.
 func (v *Viewer) knows(ctx context.Context, head eventlog.Head) (bool, error) {
 	after := v.req.After
-	if last := after.touches(); last > head.Seq {
+	switch last := after.touches(); {
+	case last > head.Seq:
 		epoch, err := v.hub.log.Epoch(ctx)
 		if err == nil && epoch == after.Epoch {
 			err = &AheadError{after, head.Seq}
 		}
 		return false, err
-	} else if v.req.Numbered {
-		return true, nil // its numbers have no epoch
-	} else {
+	case v.req.Numbered: // its numbers have no epoch
+		return true, nil
+	default:
 		return v.hub.log.Holds(ctx, v.req.Key, last, after.Epoch, head)
 	}
 }

@@ -80,7 +80,7 @@ func (v *Viewer) reach(e *entry) {
 // dialect, and gets all.
 func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 	if v.encoder == nil {
-		if v.at.Sub < len(messages) {
+		if int(v.at.Sub) < len(messages) {
 			return messages[v.at.Sub:]
 		}
 		return messages
@@ -90,7 +90,7 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 		return nil
 	case seq > v.has.Seq+1:
 		return messages
-	case v.has.Sub < len(messages):
+	case int(v.has.Sub) < len(messages):
 		return messages[v.has.Sub:]
 	case v.req.Numbered:
 		return nil

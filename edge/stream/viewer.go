@@ -65,7 +65,6 @@ type Viewer struct {
 
 	// What is shown next.
 	first   *snapshot
-	anew    bool      // first has to be taken: what the client has is not what the log has
 	ahead   []*entry  // read while preparing
 	next    *nextPage // being read
 	pending *pending  // shown, but held back to be merged
@@ -93,6 +92,7 @@ type Viewer struct {
 	replaying bool   // what is shown was missed and may be merged
 	caught    bool   // has been at the end once
 	parked    bool   // closed by the hub, not by its handler
+	anew      bool   // first has to be taken: what the client has is not what the log has
 }
 
 // View subscribes to a session: whatever is appended from now on will be shown.
@@ -161,11 +161,15 @@ func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if known, err := v.knows(ctx, head); err != nil || !known {
-		if v.anew = err == nil; v.anew && !v.req.Later {
-			err = v.beginAnew(ctx)
-		}
+	known, err := v.knows(ctx, head)
+	switch {
+	case err != nil:
 		return false, err
+	case !known && v.req.Later:
+		v.anew = true
+		return false, nil
+	case !known:
+		return false, v.beginAnew(ctx)
 	}
 	if v.req.NoFollow {
 		v.until = head.Seq
