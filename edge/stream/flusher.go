@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
@@ -123,7 +124,11 @@ func (v *Viewer) glance(out *output, into []*entry, now time.Duration) (verdict,
 		if n == 0 {
 			return stuck, v.flush(out)
 		}
-		return v.show(context.Background(), out, o.entries[:n])
+		how, err := v.show(context.Background(), out, o.entries[:n])
+		if errors.Is(err, errStuck) { // somebody has the folds by now
+			return stuck, v.flush(out)
+		}
+		return how, err
 	case now >= v.nextSign():
 		return idle, v.tick(out, time.Now())
 	}

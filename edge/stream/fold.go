@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -27,16 +26,17 @@ const foldsKept = 4
 // single one would have to go back for some of them, and to go back is to read the log
 // from the beginning.
 type lateFold struct {
-	mu    sync.Mutex // held while the log is read, and while events are encoded
+	mu    lock // held while the log is read, and while events are encoded; see lockFolds
 	folds []*event.Session
 	size  int // about how many bytes they take
 	made  encodings
 	drop  *time.Timer // drops all of it; nil: nothing is kept
 }
 
-// wire returns the entry's messages in the viewer's view. eventlog.ErrGone if the log no
-// longer has what is needed to encode it.
-func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
+// wire returns the entry's messages in the viewer's view. Where that takes long out shows
+// meanwhile that the stream lives. eventlog.ErrGone if the log no longer has what is needed
+// to encode it; errStuck if it cannot be encoded without waiting, where out is a flusher's.
+func (v *Viewer) wire(ctx context.Context, out *output, e *entry) ([][]byte, error) {
 	if v.encoder != nil && !e.hidden {
 		if err := v.keep(ctx, e); err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func (v *Viewer) wire(ctx context.Context, e *entry) ([][]byte, error) {
 		return e.frame(v.view, v.encoder.Next(e.Event, e.line, v.view.audience)), nil
 	}
 	if d := v.folding(e); d != nil {
-		return v.foldedWire(ctx, e, d)
+		return v.foldedWire(ctx, out, e, d)
 	}
 	return e.wire(v.view), nil
 }
@@ -61,9 +61,11 @@ func (v *Viewer) folding(e *entry) dialect.Folding {
 
 // foldedWire is wire for an event that is encoded with the session before it. The session
 // is read, and the event encoded, once for all viewers of the view.
-func (v *Viewer) foldedWire(ctx context.Context, e *entry, d dialect.Folding) ([][]byte, error) {
+func (v *Viewer) foldedWire(ctx context.Context, out *output, e *entry, d dialect.Folding) ([][]byte, error) {
 	f := &v.topic.fold
-	f.mu.Lock()
+	if err := v.lockFolds(ctx, out); err != nil {
+		return nil, err
+	}
 	defer f.mu.Unlock()
 	v.topic.keepFold()
 	if messages, ok := e.made(v.view); ok {
@@ -71,6 +73,9 @@ func (v *Viewer) foldedWire(ctx context.Context, e *entry, d dialect.Folding) ([
 	}
 	if messages, ok := f.made.find(e.Seq, v.view); ok {
 		return messages, nil
+	}
+	if out.flushers() && !v.topic.reaches(e) {
+		return nil, errStuck
 	}
 	gate := v.entrance()
 	defer gate.hold.Drop()
@@ -87,6 +92,50 @@ func (v *Viewer) foldedWire(ctx context.Context, e *entry, d dialect.Folding) ([
 	}
 	v.topic.remember(e.Seq, v.view, messages)
 	return messages, nil
+}
+
+// errStuck: a flusher moves the viewer on, and would have to wait.
+var errStuck = errors.New("it takes a goroutine to go on")
+
+// lockFolds waits for the topic's folds, and shows meanwhile that the stream lives: who
+// has them may be waiting, for seconds, to load a large conversation.
+func (v *Viewer) lockFolds(ctx context.Context, out *output) error {
+	l := &v.topic.fold.mu
+	if l.TryLock() {
+		return nil
+	}
+	if out.flushers() {
+		return errStuck
+	}
+	if v.kept.hasTurn() {
+		v.kept.Drop() // who has the folds may wait for it
+	}
+	p := l.join()
+	err := v.await(ctx, out, p.turn)
+	if err != nil {
+		l.leave(p)
+	}
+	return err
+}
+
+// await waits until a channel is closed. What was shown is sent before that, and signs of
+// life meanwhile.
+func (v *Viewer) await(ctx context.Context, out *output, done <-chan struct{}) error {
+	if err := v.flush(out); err != nil {
+		return err
+	}
+	tick := time.NewTimer(v.due(out))
+	defer tick.Stop()
+	for {
+		if err := v.wait(ctx, out, done, tick); err != nil {
+			return err
+		}
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+	}
 }
 
 // foldAt returns a fold that stands at a seq: the nearest one of the topic, moved there.
@@ -194,9 +243,15 @@ func (t *topic) atHand(e *entry, in view) bool {
 	if messages, made := f.made.find(e.Seq, in); made || f.size > smallFold {
 		return made && sizeOf(messages) < flushAt
 	}
+	return t.reaches(e)
+}
+
+// reaches reports whether the ring has all events between a fold and an event. The caller
+// holds the folds' lock.
+func (t *topic) reaches(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(f.folds, func(s *event.Session) bool { return t.ring.base <= s.Seq && s.Seq < e.Seq })
+	return slices.ContainsFunc(t.fold.folds, func(s *event.Session) bool { return t.ring.base <= s.Seq && s.Seq < e.Seq })
 }
 
 // keepFold puts off the time at which the folds are dropped. The caller holds their lock.

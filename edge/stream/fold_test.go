@@ -90,10 +90,10 @@ func (v *Viewer) stepOne(t *testing.T) {
 	if len(list) == 0 {
 		return
 	}
-	if _, err := v.mine(t.Context(), list[0]); err != nil {
+	if _, err := v.mine(t.Context(), nil, list[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.wire(t.Context(), list[0]); err != nil {
+	if _, err := v.wire(t.Context(), nil, list[0]); err != nil {
 		t.Fatal(err)
 	}
 	v.at.Seq = list[0].Seq

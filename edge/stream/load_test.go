@@ -16,7 +16,7 @@ import (
 
 // crowd is a hub for large conversations that one can be loaded of at once.
 func crowd() *Hub {
-	h := &Hub{}
+	h := &Hub{opts: Options{CheckHead: time.Hour}}
 	h.loads.init(&Options{Budget: room.Budget{Ceiling: 64 << 20, Told: 4 << 20}.Divide(), LoadWait: time.Second})
 	return h
 }
@@ -132,7 +132,7 @@ func TestWhoWaitsForFoldsHasNoTurn(t *testing.T) {
 	f.folds = []*event.Session{event.NewSession("s")}
 	done := make(chan error)
 	go func() {
-		_, err := v.descends(t.Context(), &entry{Event: event.Event{Seq: 1, RunID: "sub"}})
+		_, err := v.descends(t.Context(), nil, &entry{Event: event.Event{Seq: 1, RunID: "sub"}})
 		done <- err
 	}()
 	other := &Hold{}

@@ -135,9 +135,12 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 			p.last, p.epoch, p.text, v.hidden = e.Event, e.epoch, append(p.text, d.text...), 0
 			return true, e, nil
 		}
-		messages, err := v.wire(ctx, e)
+		messages, err := v.wire(ctx, out, e)
 		if err != nil || len(messages) == 0 {
 			return false, e, err
+		}
+		if p = v.pending; p == nil { // a sign of life had it sent
+			return v.merge(ctx, out, e)
 		}
 		if closer := p.closedBy(e, v.view); closer != nil {
 			v.pending = nil

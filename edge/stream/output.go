@@ -127,6 +127,9 @@ func (o *output) add(message []byte) error {
 	return err
 }
 
+// flushers reports whether the output is that of a flusher, which must not wait.
+func (o *output) flushers() bool { return o != nil && o.w == nil }
+
 // take returns what is to be written: size bytes of the body, framed as a chunk if the
 // body is chunked.
 func (o *output) take() (b []byte, size int) {

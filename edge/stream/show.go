@@ -33,7 +33,7 @@ func (v *Viewer) show(ctx context.Context, out *output, list []*entry) (verdict,
 
 // showOne sends one event, if the viewer sees it, and moves on behind it.
 func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
-	mine, err := v.mine(ctx, e)
+	mine, err := v.mine(ctx, out, e)
 	switch {
 	case err != nil:
 		return err
@@ -57,7 +57,7 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 	if v.passesOn(e) {
 		return v.passOn(out, e)
 	}
-	messages, err := v.wire(ctx, e)
+	messages, err := v.wire(ctx, out, e)
 	if err != nil {
 		return err
 	}

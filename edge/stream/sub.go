@@ -15,12 +15,12 @@ type subRun struct {
 
 // mine reports whether an event belongs to the viewer's run, or to a sub-agent's run
 // below it. If the event alone does not say that, the session is read.
-func (v *Viewer) mine(ctx context.Context, e *entry) (bool, error) {
+func (v *Viewer) mine(ctx context.Context, out *output, e *entry) (bool, error) {
 	mine, known := v.ofRun(e)
 	if known {
 		return mine, nil
 	}
-	mine, err := v.descends(ctx, e)
+	mine, err := v.descends(ctx, out, e)
 	if err == nil {
 		v.sub = subRun{e.RunID, mine}
 	}
@@ -42,13 +42,10 @@ func (v *Viewer) ofRun(e *entry) (mine, known bool) {
 }
 
 // descends follows the parents of an event's run.
-func (v *Viewer) descends(ctx context.Context, e *entry) (bool, error) {
+func (v *Viewer) descends(ctx context.Context, out *output, e *entry) (bool, error) {
 	f := &v.topic.fold
-	if !f.mu.TryLock() {
-		if v.kept.hasTurn() {
-			v.kept.Drop() // who has the folds may wait for it
-		}
-		f.mu.Lock()
+	if err := v.lockFolds(ctx, out); err != nil {
+		return false, err
 	}
 	defer f.mu.Unlock()
 	v.topic.keepFold()
