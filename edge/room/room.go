@@ -5,6 +5,7 @@ package room
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -17,10 +18,17 @@ type Room struct {
 	Ledger *Ledger // of the process; nil: it has no ceiling
 	UpTo   int64   // what the ledger may come to, in bytes
 
-	mu    sync.Mutex
-	used  int64
-	of    map[string]int64 // by tenant
-	freed chan struct{}    // closed when something is given back, if somebody waits for it
+	mu      sync.Mutex
+	used    int64
+	of      map[string]int64 // by tenant
+	waiting []*waiter        // in the order in which they came
+}
+
+// A waiter is a share that is to be n bytes larger.
+type waiter struct {
+	share *Share
+	n     int64
+	in    chan struct{} // closed when it is
 }
 
 // Used is how many bytes of it are taken.
@@ -41,43 +49,75 @@ type Share struct {
 
 // Grow counts n more bytes if there is room for them.
 func (s *Share) Grow(n int64) (ok bool) {
-	ok, _ = s.grow(n, false)
-	return ok
+	if s.Room == nil {
+		return true
+	}
+	s.Room.mu.Lock()
+	defer s.Room.mu.Unlock()
+	return s.grow(n)
 }
 
-// Await counts n more bytes as soon as there is room for them. When ctx ends first it
-// returns the cause.
+// Await counts n more bytes as soon as there is room for them: of those for whom there is,
+// who came first is first. Who needs little does not wait for who needs much. When ctx ends
+// first it returns the cause.
 func (s *Share) Await(ctx context.Context, n int64) error {
-	for {
-		ok, freed := s.grow(n, true)
-		if ok {
-			return nil
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
+	w := s.join(n)
+	select {
+	case <-w.in:
+		return nil
+	case <-ctx.Done():
+		if s.Room.leave(w) {
 			return context.Cause(ctx)
 		}
+		return nil // it was let in at the last moment
 	}
 }
 
-// grow counts n more bytes if there is room. If not, and the share waits, freed is closed
-// when something was given back.
-func (s *Share) grow(n int64, waits bool) (ok bool, freed <-chan struct{}) {
-	r := s.Room
-	if r == nil {
-		return true, nil
+// join lets a share in, or has it wait.
+func (s *Share) join(n int64) *waiter {
+	w := &waiter{s, n, make(chan struct{})}
+	if s.Room == nil {
+		close(w.in)
+		return w
 	}
+	s.Room.mu.Lock()
+	defer s.Room.mu.Unlock()
+	if s.grow(n) {
+		close(w.in)
+	} else {
+		s.Room.waiting = append(s.Room.waiting, w)
+	}
+	return w
+}
+
+// leave reports whether somebody still waited, who does not any more.
+func (r *Room) leave(w *waiter) (waited bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !s.fits(n) || !s.promised(n) {
-		if waits && r.freed == nil {
-			r.freed = make(chan struct{})
-		}
-		return false, r.freed
+	at := slices.Index(r.waiting, w)
+	if at >= 0 {
+		r.waiting = slices.Delete(r.waiting, at, at+1)
 	}
-	s.add(n)
-	return true, nil
+	return at >= 0
+}
+
+// letIn lets those in who waited for what was given back. It is called with mu held.
+func (r *Room) letIn() {
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *waiter) bool {
+		ok := w.share.grow(w.n)
+		if ok {
+			close(w.in)
+		}
+		return ok
+	})
+}
+
+// grow counts n more bytes if there is room. It is called with the room's mu held.
+func (s *Share) grow(n int64) (ok bool) {
+	if ok = s.fits(n) && s.promised(n); ok {
+		s.add(n)
+	}
+	return ok
 }
 
 // fits is called with the room's mu held.
@@ -144,8 +184,7 @@ func (s *Share) add(n int64) {
 	if r.of[s.Tenant] += n; r.of[s.Tenant] == 0 {
 		delete(r.of, s.Tenant)
 	}
-	if n < 0 && r.freed != nil {
-		close(r.freed)
-		r.freed = nil
+	if n < 0 {
+		r.letIn()
 	}
 }

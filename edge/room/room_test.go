@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 )
@@ -71,5 +72,54 @@ func TestWaitingForRoom(t *testing.T) {
 		if err := <-got; !errors.Is(err, why) || room.used != 60 {
 			t.Errorf("%v, %d used", err, room.used)
 		}
+	})
+}
+
+// Those who need the same get in in the order in which they came, and so does everybody:
+// who gives up, or needs more than there is, keeps nobody out.
+func TestWhoWaitsIsLetInInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Room{Most: 100}
+		share := func(tenant string) *Share { return &Share{Room: r, Tenant: tenant} }
+		held := share("held")
+		held.Set(60)
+		const n = 20
+		let := make(chan int, n)
+		var waits []*Share
+		wait := func(ctx context.Context, i int, bytes int64) *Share {
+			s := share(fmt.Sprint(i))
+			go func() {
+				if s.Await(ctx, bytes) == nil {
+					let <- i
+				}
+			}()
+			synctest.Wait()
+			return s
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_ = wait(ctx, -1, 100) // the largest, who gives up
+		_ = wait(ctx, -2, 50)
+		cancel()
+		synctest.Wait()
+		large := wait(t.Context(), n, 100)
+		for i := range n {
+			waits = append(waits, wait(t.Context(), i, 50))
+		}
+		held.Set(20) // room for one
+		for i, s := range waits {
+			synctest.Wait()
+			if got := <-let; got != i {
+				t.Errorf("%d was let in, it was %d's turn", got, i)
+			}
+			if len(let) > 0 {
+				t.Error("one more was let in")
+			}
+			s.GiveUp()
+		}
+		held.GiveUp()
+		if got := <-let; got != n || r.Used() != 100 {
+			t.Errorf("%d is in, with %d bytes", got, r.Used())
+		}
+		large.GiveUp()
 	})
 }
