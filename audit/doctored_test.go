@@ -224,6 +224,7 @@ func TestNumbersAreHeld(t *testing.T) {
 		"an event twice":  func(l []event.Event) []event.Event { return slices.Insert(l, 12, l[12]) },
 		"order":           func(l []event.Event) []event.Event { l[7], l[8] = l[8], l[7]; return l },
 		"another id":      func(l []event.Event) []event.Event { l[5].ID = "ses_1-7"; return l },
+		"an older epoch":  func(l []event.Event) []event.Event { l[5].ID = event.NameIn("ses_1", l[5].Seq, 9); return l },
 		"another session": func(l []event.Event) []event.Event { l[5].SessionID = "ses_2"; return l },
 		"a late start":    func(l []event.Event) []event.Event { return l[4:] },
 	} {

@@ -22,14 +22,20 @@ type Restored struct {
 	Lost     int         // runs that were accepted, and of which neither log nor inbox knows
 }
 
+// errAttended: a worker that knows lost events may append to what they were lost from.
+var errAttended = errors.New("a worker is running, or was until a moment ago: stop all edges and workers and try again")
+
 // Restore is called once after JetStream was restored from a backup, or lost the end of a
 // log in any other way, while no other process uses it. From now on events are of a new
 // epoch, so that who has seen the lost ones is found out. What the other streams say of
 // what is not in the log is put right: they need not be of the same moment. It may be
 // repeated.
 func (l *Log) Restore(ctx context.Context) (Restored, error) {
-	epoch, err := l.newEpoch(ctx)
-	r := restore{Log: l, did: Restored{Epoch: epoch}, logs: map[Key]ending{}}
+	r := restore{Log: l, logs: map[Key]ending{}}
+	err := l.unattended(ctx)
+	if err == nil {
+		r.did.Epoch, err = l.newEpoch(ctx)
+	}
 	if err == nil {
 		err = r.sessions(ctx)
 	}
@@ -40,6 +46,21 @@ func (l *Log) Restore(ctx context.Context) (Restored, error) {
 		return r.did, fmt.Errorf("restore: %w", err)
 	}
 	return r.did, nil
+}
+
+// unattended waits until no worker asks for tickets.
+func (l *Log) unattended(ctx context.Context) error {
+	err := settled(ctx, func() (pending bool, err error) {
+		cons, err := l.js.Consumer(ctx, jobsStream, consumer)
+		if err == nil && cons.CachedInfo().NumWaiting > 0 {
+			return true, errAttended
+		}
+		return false, unavailable(err)
+	})
+	if errors.Is(err, errAttended) {
+		return errAttended
+	}
+	return err
 }
 
 // newEpoch begins an epoch that no log ever had, whichever backup was restored.

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -207,5 +208,38 @@ func TestRestoreMendsTheRunsIndex(t *testing.T) {
 	}
 	if there, err := l.Ticketed(t.Context(), k); err != nil || !there {
 		t.Errorf("a session with a run under way has a ticket: %v %v", there, err)
+	}
+}
+
+// Nothing is restored under a worker that asks for work.
+func TestNoRestoreUnderAWorker(t *testing.T) {
+	l := open(t, Options{})
+	tickets, err := l.Tickets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = tickets.Next(ctx)
+	}()
+	for waiting := 0; waiting == 0; {
+		cons, err := l.js.Consumer(t.Context(), jobsStream, consumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = cons.CachedInfo().NumWaiting
+	}
+	if _, err := l.Restore(t.Context()); !errors.Is(err, errAttended) || l.SameEpoch(t.Context()) != nil {
+		t.Errorf("a restore under a worker: %v", err)
+	}
+	stop()
+	<-done
+	for err = errAttended; errors.Is(err, errAttended); { // until the server knows that it has gone
+		_, err = l.Restore(t.Context())
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -138,6 +138,9 @@ func (l *Log) ensureStream(ctx context.Context, want jetstream.StreamConfig) err
 		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was first, with other replicas
 			s, err = l.js.Stream(ctx, want.Name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				err = errors.Join(ErrUnavailable, err) // and is not done yet
+			}
 		}
 		return err
 	})

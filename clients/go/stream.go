@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/runlog-dev/runlog/clients/go/sse"
@@ -29,6 +30,7 @@ const (
 // EventOptions say which part of a stream to read.
 type EventOptions struct {
 	After    event.Seq // the last event already seen; 0: from the start
+	AfterID  string    // the ID of that event, in place of After: after a restore of the server's log it tells more
 	Snapshot bool      // begin with a snapshot instead of After
 	NoFollow bool      // end at the head instead of waiting for more
 	Internal bool      // also what only auditors may see
@@ -84,6 +86,12 @@ func newFollower(c *Client, opt EventOptions) *follower {
 	f := &follower{c: c, opt: opt}
 	if opt.After > 0 && !opt.Snapshot {
 		f.seq, f.cursor = opt.After, opt.After.String()
+	}
+	if opt.AfterID != "" && !opt.Snapshot {
+		f.cursor = opt.AfterID[strings.LastIndexByte(opt.AfterID, '-')+1:]
+		seq, _, _ := strings.Cut(f.cursor, "~")
+		n, _ := strconv.ParseUint(seq, 10, 64) // of what is no position, the server says so
+		f.seq = event.Seq(n)
 	}
 	return f
 }

@@ -151,6 +151,25 @@ func TestAfterAndOver(t *testing.T) {
 	equal(t, got, nil)
 }
 
+// The ID of an event says where to go on, and what follows is told apart from what came before.
+func TestAfterID(t *testing.T) {
+	for id, want := range map[string]string{"ses_1-40": "40", "ses-1-40~tkqezo": "40~tkqezo"} {
+		asked := make(chan string, 1)
+		edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked <- r.Header.Get("Last-Event-ID")
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, seq := range []string{"40", "41"} {
+				fmt.Fprintf(w, "id: %[1]s\nevent: custom\ndata: {\"v\":1,\"seq\":%[1]s,\"id\":\"s-%[1]s\",\"type\":\"custom\",\"time\":\"2026-01-01T00:00:00Z\",\"session_id\":\"s\",\"data\":{}}\n\n", seq)
+			}
+		}))
+		defer edge.Close()
+		got, _ := collect(t, quick(edge.URL).SessionEvents(t.Context(), "s", runlog.EventOptions{AfterID: id, NoFollow: true}))
+		if at := <-asked; at != want || len(got) != 1 {
+			t.Errorf("after %s: asked for what follows %q, got %v", id, at, got)
+		}
+	}
+}
+
 func TestNoFollowEndsAtTheHead(t *testing.T) {
 	edge := edgetest.New(t, edgetest.Golden(t)[:20])
 	got, _ := collect(t, quick(edge.URL).RunEvents(t.Context(), edge.RunID, runlog.EventOptions{NoFollow: true}))

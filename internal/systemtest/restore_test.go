@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -158,4 +159,29 @@ func lostIsNoticed(t *testing.T, e edge, kept, seen []event.Event) {
 		}
 		s.close()
 	}
+}
+
+// `runlog dev` whose log lost its end, as in a power cut, says so by itself: it has the log alone.
+func TestDevRestoresItself(t *testing.T) {
+	t.Parallel()
+	d := startDev(t)
+	hello := d.finish(t, request{Input: "hello"})
+	d.Stop()
+	log, backup := filepath.Join(d.data, "jetstream"), filepath.Join(t.TempDir(), "backup")
+	if err := os.CopyFS(backup, os.DirFS(log)); err != nil {
+		t.Fatal(err)
+	}
+	d.again()
+	lost := d.finish(t, request{SessionID: hello.SessionID, Input: "this will be lost"})
+	eventually(t, "the catalog to know the lost run", func() bool {
+		return strings.Contains(string(d.get(t, "/v1/runs?status=completed").body), lost.RunID)
+	})
+	seen := checkLog(t, d.edge, hello.SessionID)
+	d.Stop()
+	if err := errors.Join(os.RemoveAll(log), os.CopyFS(log, os.DirFS(backup))); err != nil {
+		t.Fatal(err)
+	}
+	d.again()
+	lostIsNoticed(t, d.edge, checkLog(t, d.edge, hello.SessionID), seen)
+	d.refused(t, http.StatusNotFound, event.CodeNotFound, http.MethodGet, "/v1/runs/"+lost.RunID, "")
 }
