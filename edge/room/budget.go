@@ -20,6 +20,8 @@ import (
 //	what streams share       a quarter (Shared)    -         64 MiB
 //	conversations told       a quarter (Told)      half      256 MiB
 //	bodies being read        an eighth (Bodies)    half      256 MiB
+//	the log that viewers     an eighth (Replays)   half      256 MiB
+//	read to catch up
 //	sessions of streams      a quarter (Many)      -         no bound
 //	of many
 //
@@ -33,6 +35,7 @@ type Budget struct {
 	Shared   int64
 	Told     int64
 	Bodies   int64
+	Replays  int64
 	Many     int64
 	Folds    int // conversations that are made at once
 }
@@ -42,11 +45,12 @@ func (b Budget) Divide() Budget {
 	b.Folds = cmp.Or(b.Folds, foldsAtOnce(b.Ceiling))
 	if b.Ceiling <= 0 {
 		b.Shared, b.Told, b.Bodies = cmp.Or(b.Shared, 64<<20), cmp.Or(b.Told, 256<<20), cmp.Or(b.Bodies, 256<<20)
+		b.Replays = cmp.Or(b.Replays, 256<<20)
 		return b
 	}
 	b.Streams, b.Requests, b.Conns = cmp.Or(b.Streams, b.Ceiling/100*85), cmp.Or(b.Requests, b.Ceiling/100*90), cmp.Or(b.Conns, b.Ceiling/100*95)
 	b.Shared, b.Told, b.Bodies = cmp.Or(b.Shared, b.Ceiling/4), cmp.Or(b.Told, b.Ceiling/4), cmp.Or(b.Bodies, b.Ceiling/8)
-	b.Many = cmp.Or(b.Many, b.Ceiling/4)
+	b.Replays, b.Many = cmp.Or(b.Replays, b.Ceiling/8), cmp.Or(b.Many, b.Ceiling/4)
 	return b
 }
 

@@ -9,12 +9,13 @@ type Holdings struct {
 	Reading int   // viewers that read the log, or wait for their turn to
 	Loading int   // loads of large conversations, or of who waits for a turn to
 	Told    int64 // bytes of large conversations that clients have not taken yet
+	Replays int64 // about bytes of the log that viewers have read to catch up
 }
 
 // Holds returns the hub's holdings.
 func (h *Hub) Holds() Holdings {
 	return Holdings{Parked: h.Parked(), Topics: h.Topics(), Rings: h.rings.used.Load(),
-		Reading: h.pages.count(), Loading: h.loads.turns.count(), Told: h.loads.told.Used()}
+		Reading: h.pages.count(), Loading: h.loads.turns.count(), Told: h.loads.told.Used(), Replays: h.replays.Used()}
 }
 
 // count is how many have a turn or wait for one.

@@ -83,8 +83,9 @@ type Hub struct {
 	log     *eventlog.Log
 	live    *eventlog.Live
 	opts    Options
-	pages   turns // of viewers that read the log or wait for it
-	loads   loads // of whole conversations
+	pages   turns     // of viewers that read the log or wait for it
+	loads   loads     // of whole conversations
+	replays room.Room // what viewers that catch up have read
 	rings   budget
 	began   time.Time
 	waiting queue // rows of parked viewers that have something to do
@@ -103,6 +104,7 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	h.pages.init(opts.PageReaders)
 	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.loads.init(&opts)
+	h.replays.Most, h.replays.Ledger, h.replays.UpTo = opts.Budget.Replays, opts.Ledger, opts.Budget.Requests
 	h.rings.init(&opts)
 	h.began = time.Now()
 	h.waiting.init(max(2, runtime.GOMAXPROCS(0)))

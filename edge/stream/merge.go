@@ -131,7 +131,7 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 	}
 	d, grows := deltaOf(e)
 	if p := v.pending; p != nil {
-		if grows && p.takes(e, d, v.hub.opts.PageBytes) {
+		if grows && p.takes(e, d, v.hub.opts.PageBytes) && v.room(p, len(d.text)) {
 			p.last, p.epoch, p.text, v.hidden = e.Event, e.epoch, append(p.text, d.text...), 0
 			return true, e, nil
 		}
@@ -157,6 +157,12 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 	v.pending = &pending{first: e, last: e.Event, epoch: e.epoch, of: string(d.of), text: bytes.Clone(d.text), whole: ok && c.ClosersSayAll()}
 	v.hidden = 0
 	return true, e, nil
+}
+
+// room makes room for more text, and reports whether there is any.
+func (v *Viewer) room(p *pending, n int) (ok bool) {
+	p.text, ok = v.reads().mergeMore(p.text, n)
+	return ok
 }
 
 // single reports whether the event is one message in the view. Only those are merged, so

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -11,6 +12,7 @@ import (
 type page struct {
 	list []*entry
 	end  eventlog.Head // of the last frame
+	cost int64         // see pageCost
 	err  error
 }
 
@@ -22,8 +24,10 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 		return list, nil
 	}
 	p, ok := v.takeNext()
-	if !ok {
-		p = v.readNow(ctx, head)
+	if ok {
+		v.reads().takePage(p.cost)
+	} else {
+		p = v.readRoomily(ctx, func(most int) page { return v.readNow(ctx, head, most) })
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -40,13 +44,13 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 		fn(len(p.list), size)
 	}
 	if p.end.Seq < head.Seq {
-		v.next = v.hub.prefetch(ctx, v.topic, p.end, head)
+		v.next = v.prefetch(ctx, p.end, head)
 	}
 	return p.list, nil
 }
 
 // readNow reads a page when it is the tenant's turn.
-func (v *Viewer) readNow(ctx context.Context, head eventlog.Head) page {
+func (v *Viewer) readNow(ctx context.Context, head eventlog.Head, most int) page {
 	done, err := v.hub.pages.take(ctx, v.req.Key.Tenant)
 	if err != nil {
 		return page{err: err}
@@ -56,22 +60,26 @@ func (v *Viewer) readNow(ctx context.Context, head eventlog.Head) page {
 	if from.Seq != v.at.Seq {
 		from = eventlog.Head{Seq: v.at.Seq}
 	}
-	return v.hub.read(ctx, v.topic, from, head)
+	return v.hub.read(ctx, v.topic, from, head, most)
 }
 
-func (h *Hub) read(ctx context.Context, t *topic, from, head eventlog.Head) (p page) {
-	frames, err := h.log.Page(ctx, t.key, from, head, h.opts.PageBytes)
+func (h *Hub) read(ctx context.Context, t *topic, from, head eventlog.Head, most int) (p page) {
+	frames, err := h.log.Page(ctx, t.key, from, head, most)
 	if err != nil {
 		return page{err: err}
 	}
 	var d event.Decoder
+	size, largest := 0, 0
 	for _, f := range frames {
 		list := t.entries(&d, f)
 		for _, e := range list {
 			e.private = true
+			largest = max(largest, len(e.line))
 		}
+		size += len(f.Data)
 		p.list, p.end = append(p.list, list...), f.End()
 	}
+	p.cost = pageCost(size, largest)
 	return p
 }
 
@@ -80,23 +88,34 @@ type nextPage struct {
 	after event.Seq
 	got   chan page       // gets the page; whoever takes it gives back the place in prefetches
 	gone  <-chan struct{} // closed when the page will not come any more
+	share *room.Share     // of whoever has the page
 	stop  context.CancelFunc
 }
 
 // prefetch begins to read a page, unless too many pages are being read in advance or
-// wait for their viewers: then it returns nil, and the page is read when it is needed.
-func (h *Hub) prefetch(ctx context.Context, t *topic, from, head eventlog.Head) *nextPage {
+// wait for their viewers, or there is no room: then it returns nil, and the page is read
+// when it is needed.
+func (v *Viewer) prefetch(ctx context.Context, from, head eventlog.Head) *nextPage {
+	h, t := v.hub, v.topic
+	share := &room.Share{Room: &h.replays, Tenant: v.req.Key.Tenant}
+	if !share.Grow(pageCost(h.opts.PageBytes, 0)) {
+		return nil
+	}
 	select {
 	case h.prefetches <- struct{}{}:
 	default:
+		share.GiveUp()
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	n := &nextPage{after: from.Seq, got: make(chan page), gone: ctx.Done(), stop: stop}
+	n := &nextPage{after: from.Seq, got: make(chan page), gone: ctx.Done(), stop: stop, share: share}
 	go func() {
+		p := h.read(ctx, t, from, head, h.opts.PageBytes)
+		share.Set(p.cost)
 		select {
-		case n.got <- h.read(ctx, t, from, head):
+		case n.got <- p:
 		case <-ctx.Done():
+			share.GiveUp()
 			<-h.prefetches
 		}
 	}()
@@ -125,6 +144,7 @@ func (v *Viewer) takeNext() (p page, ok bool) {
 	}
 	select {
 	case p = <-n.got:
+		n.share.GiveUp()
 		<-v.hub.prefetches
 		return p, p.err == nil
 	case <-n.gone: // the context of the one who asked for it has ended

@@ -99,10 +99,11 @@ func (v *Viewer) unseen(seq event.Seq, messages [][]byte) [][]byte {
 }
 
 // passesOn reports whether an event is encoded for this viewer alone: because no other
-// viewer will ask for it, and because nothing but the event is needed to encode it.
+// viewer will ask for it, and because nothing but the event is needed to encode it. Not if
+// it is large: the buffer would become a multiple of that.
 func (v *Viewer) passesOn(e *entry) bool {
 	onlyHere := e.private || v.topic.alone.Load() && e.wires.Load() == nil
-	return onlyHere && !e.hidden && v.at.Sub == 0 && v.encoder == nil && v.folding(e) == nil
+	return onlyHere && len(e.line) < flushAt && !e.hidden && v.at.Sub == 0 && v.encoder == nil && v.folding(e) == nil
 }
 
 // passOn encodes an event into the buffer that is written, so that its bytes are not

@@ -68,6 +68,7 @@ type Viewer struct {
 	ahead   []*entry  // read while preparing
 	next    *nextPage // being read
 	pending *pending  // shown, but held back to be merged
+	reading *reading  // what of this is counted; nil: nothing
 
 	// A dialect that follows its run encodes with a state of its own, from the run's
 	// first event on; the client has the messages up to has.
@@ -133,6 +134,7 @@ func (v *Viewer) Close() {
 }
 
 func (v *Viewer) leave() {
+	v.reading = v.reading.read()
 	if v.req.Hold == nil {
 		v.kept.Drop()
 	}
