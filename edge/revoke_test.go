@@ -14,9 +14,11 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/runlog-dev/runlog/catalog"
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/stream"
+	"github.com/runlog-dev/runlog/internal/testservers"
 )
 
 // soon is an edge that believes a valid key for half a second.
@@ -228,6 +230,45 @@ func TestStreamsOutliveTheirTokenButNotItsKey(t *testing.T) {
 			t.Errorf("the record is %v", r)
 		}
 	}
+}
+
+// A restart of PostgreSQL ends no stream; what was revoked before it ends when it is back.
+func TestARestartOfTheCatalogEndsNoStream(t *testing.T) {
+	s := newSite(t)
+	server := testservers.StartPostgres(t)
+	db, err := catalog.Open(t.Context(), server.URL(), catalog.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.catalog = db
+	key, revoke := s.newKey("a")
+	other, _ := s.newKey("a")
+	w := s.scribe("a", "s")
+	w.write(started("r"))
+	e := s.serve(soon())
+	one, stays := e.listen("/v1/sessions/s/events", "Authorization", key), e.listen("/v1/sessions/s/events", "Authorization", other)
+	c := e.dial("/v1/sessions/s/events?after=0", websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {key}}})
+	server.Stop()
+	time.Sleep(4 * soon().Auth.TTL) // it is asked in vain meanwhile
+	w.write(said("r", "still"))
+	for _, l := range []*listener{one, stays} {
+		for l.must().event != "text.delta" {
+		}
+	}
+	c.until(func(m socketMessage) bool { return m.Event == "text.delta" })
+	e.get(200, "/v1/sessions/s/events?follow=false", "Authorization", key)
+	server.Start()
+	revoke()
+	if m, err := one.next(); err == nil || err == io.EOF {
+		t.Errorf("it goes on: %v, %v", m, err)
+	}
+	if code := c.closed(); code != 4401 {
+		t.Errorf("the WebSocket was closed with %d", code)
+	}
+	e.get(401, "/v1/sessions/s/events", "Authorization", key)
+	w.write(said("r", "on"))
+	stays.must()
 }
 
 // The first key ends what could be opened without one.

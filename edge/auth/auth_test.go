@@ -19,6 +19,7 @@ import (
 type flaky struct {
 	mu    sync.Mutex
 	down  bool
+	hangs atomic.Bool // it is down and does not say so
 	keys  []catalog.Key
 	asked atomic.Int64
 }
@@ -42,16 +43,20 @@ func (f *flaky) revoke(key string) {
 	}
 }
 
-func (f *flaky) KeyByHash(_ context.Context, h catalog.KeyHash) (catalog.Key, error) {
-	return f.find(func(k catalog.Key) bool { return catalog.HashKey(k.Name) == h })
+func (f *flaky) KeyByHash(ctx context.Context, h catalog.KeyHash) (catalog.Key, error) {
+	return f.find(ctx, func(k catalog.Key) bool { return catalog.HashKey(k.Name) == h })
 }
 
-func (f *flaky) KeyByID(_ context.Context, id string) (catalog.Key, error) {
-	return f.find(func(k catalog.Key) bool { return k.ID == id })
+func (f *flaky) KeyByID(ctx context.Context, id string) (catalog.Key, error) {
+	return f.find(ctx, func(k catalog.Key) bool { return k.ID == id })
 }
 
-func (f *flaky) find(is func(catalog.Key) bool) (catalog.Key, error) {
+func (f *flaky) find(ctx context.Context, is func(catalog.Key) bool) (catalog.Key, error) {
 	f.asked.Add(1)
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return catalog.Key{}, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.keys, is)

@@ -101,7 +101,7 @@ func (g *Gate) standing(key string) *Standing {
 }
 
 // byKey returns who has a key: what was said of it last, as long as that holds or the
-// catalog cannot be asked.
+// catalog says nothing else.
 func (g *Gate) byKey(ctx context.Context, key string) (Caller, error) {
 	g.mu.Lock()
 	st := g.standing(key)
@@ -112,8 +112,8 @@ func (g *Gate) byKey(ctx context.Context, key string) (Caller, error) {
 		return known, verdict
 	}
 	c, err := g.renew(ctx, key)
-	if errors.Is(err, catalog.ErrUnavailable) && verdict == nil {
-		return known, nil // it was valid when the catalog was last asked
+	if err != nil && !errors.Is(err, ErrUnauthorized) && verdict == nil {
+		return known, nil // it was valid when the catalog last answered
 	}
 	return c, err
 }
@@ -147,6 +147,9 @@ func (g *Gate) learn(key string, k catalog.Key, err error) (Caller, error) {
 	case errors.Is(err, catalog.ErrNotFound):
 		st.caller, st.until = Caller{}, time.Now().Add(g.opts.Negative)
 	case err != nil:
+		if _, verdict := st.verdict(); verdict == nil {
+			st.until = time.Now().Add(g.pause()) // not each request waits for a catalog that is away
+		}
 		return Caller{}, fmt.Errorf("identify caller: %w", err)
 	default:
 		st.caller = Caller{Tenant: k.Tenant, Key: k.ID, Name: k.Name, Scopes: k.Scopes}
@@ -154,6 +157,9 @@ func (g *Gate) learn(key string, k catalog.Key, err error) (Caller, error) {
 	}
 	return st.verdict()
 }
+
+// pause is how long the catalog is left alone that does not answer.
+func (g *Gate) pause() time.Duration { return g.opts.TTL / 12 }
 
 // believed is until when an answer of now is. Some are a little sooner than others: keys
 // that came into use together, after a restart, are not asked about together for ever.
@@ -190,7 +196,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		}
 		wait := max(g.opts.TTL/60, 10*time.Millisecond)
 		if failing = err != nil; failing {
-			wait = max(g.opts.TTL/12, wait)
+			wait = max(g.pause(), wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -202,21 +208,17 @@ func (g *Gate) Run(ctx context.Context) error {
 
 // recheck asks about all keys that it is time for, unless it finds the catalog away.
 // Streams go on then: it has said nothing against them.
-func (g *Gate) recheck(ctx context.Context) (failed error) {
+func (g *Gate) recheck(ctx context.Context) error {
 	for _, key := range g.due() {
 		ask := g.renew
 		if key == "" {
 			ask = g.stillOpen
 		}
-		_, err := ask(ctx, key)
-		if err == nil || errors.Is(err, ErrUnauthorized) {
-			continue
-		}
-		if failed = err; errors.Is(err, catalog.ErrUnavailable) {
-			break
+		if _, err := ask(ctx, key); err != nil && !errors.Is(err, ErrUnauthorized) {
+			return err
 		}
 	}
-	return failed
+	return nil
 }
 
 // stillOpen is renew for the empty key: that of streams which nobody needed a key for.

@@ -153,6 +153,37 @@ func TestACatalogThatIsAwayEndsNothing(t *testing.T) {
 	})
 }
 
+// A catalog that hangs is away, too: what it has said counts, and its clients do not wait
+// for it each time.
+func TestACatalogThatHangsHoldsUpFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{}
+		f.set(false, "busy", "quiet", "new")
+		g := running(t, f, Options{})
+		st := g.open(t, "busy")
+		g.open(t, "quiet").Close()
+		f.hangs.Store(true)
+		time.Sleep(10 * time.Minute)
+		for _, key := range []string{"busy", "quiet"} {
+			began := time.Now()
+			for range 100 {
+				if _, err := g.by(key); err != nil {
+					t.Error(err)
+				}
+			}
+			if took := time.Since(began); took > askTimeout {
+				t.Errorf("100 requests by the %s key took %s", key, took)
+			}
+		}
+		if _, err := g.by("new"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an unknown key: %v", err)
+		}
+		if ended(st) != nil {
+			t.Error(ended(st))
+		}
+	})
+}
+
 // Where no keys were in use, streams end when some are.
 func TestOpenStreamsEndWithTheFirstKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
