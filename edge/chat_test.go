@@ -191,6 +191,9 @@ func TestArtifactsWithRanges(t *testing.T) {
 		}
 	}
 	resp := e.do("HEAD", info.URL, "")
+	if vary := strings.Join(resp.Header.Values("Vary"), ", "); !strings.Contains(vary, "Authorization, X-Api-Key") {
+		t.Errorf("whoever uses the same browser gets it without a key: Vary: %s", vary)
+	}
 	if resp.StatusCode != 200 || resp.ContentLength != 10 || resp.Header.Get("ETag") == "" || resp.Header.Get("Accept-Ranges") != "bytes" {
 		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
 	}

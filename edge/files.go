@@ -51,6 +51,7 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c *call) er
 	if redirect {
 		return s.redirectArtifact(w, r, o.Info().Key)
 	}
+	w.Header().Add("Vary", "Authorization, X-Api-Key") // a browser keeps it, and its next user may have another key
 	return artifacts.Serve(&rangeAnswer{ResponseWriter: w, bytes: o.Info().Bytes}, r, o)
 }
 
