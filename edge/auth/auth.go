@@ -166,7 +166,7 @@ func (g *Gate) keysInUse(ctx context.Context) (bool, error) {
 	if g.keys == nil || inUse || time.Since(looked) < relook {
 		return inUse, nil
 	}
-	any, err := g.keys.AnyKeys(ctx)
+	any, err := g.anyKeys(ctx, looked.IsZero())
 	if err != nil && !looked.IsZero() {
 		any, err = false, nil // so it was, and the catalog cannot say more
 	}
@@ -182,15 +182,36 @@ func (g *Gate) keysInUse(ctx context.Context) (bool, error) {
 	return any, nil
 }
 
+// anyKeys asks the catalog. Who knows how it was does not wait for long.
+func (g *Gate) anyKeys(ctx context.Context, first bool) (bool, error) {
+	wait := time.Second
+	if first {
+		wait = askTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	any, err := g.keys.AnyKeys(ctx)
+	return any, late(err)
+}
+
 // askTimeout is for one question to the catalog.
 const askTimeout = 5 * time.Second
+
+// late says that a catalog which does not answer in time is away.
+func late(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, catalog.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", catalog.ErrUnavailable, err)
+	}
+	return err
+}
 
 // once has the catalog asked, by all who want to know the same at a time together.
 func (g *Gate) once(ctx context.Context, what string, ask func(context.Context) (Caller, error)) (Caller, error) {
 	found, err, _ := g.ask.Do(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
-		return ask(ctx)
+		c, err := ask(ctx)
+		return c, late(err)
 	})
 	c, _ := found.(Caller)
 	return c, err

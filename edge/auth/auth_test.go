@@ -71,7 +71,11 @@ func (f *flaky) find(ctx context.Context, is func(catalog.Key) bool) (catalog.Ke
 	return f.keys[i], nil
 }
 
-func (f *flaky) AnyKeys(context.Context) (bool, error) {
+func (f *flaky) AnyKeys(ctx context.Context) (bool, error) {
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

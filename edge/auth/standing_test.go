@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runlog-dev/runlog/catalog"
 )
 
 // running is a gate of which Run runs in the bubble of a test.
@@ -175,11 +177,39 @@ func TestACatalogThatHangsHoldsUpFew(t *testing.T) {
 				t.Errorf("100 requests by the %s key took %s", key, took)
 			}
 		}
-		if _, err := g.by("new"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.by("new"); !errors.Is(err, catalog.ErrUnavailable) {
 			t.Errorf("an unknown key: %v", err)
 		}
 		if ended(st) != nil {
 			t.Error(ended(st))
+		}
+	})
+}
+
+// Nor does an edge without keys wait for it, but for a moment.
+func TestAnOpenGateStaysOpenWhileTheCatalogHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{}
+		g := NewGate(f, Options{})
+		g.SetLoopback(true)
+		if c, err := g.by(""); err != nil || !c.Open {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		f.hangs.Store(true)
+		time.Sleep(10 * time.Minute)
+		began := time.Now()
+		for range 100 {
+			if c, err := g.by(""); err != nil || !c.Open {
+				t.Fatalf("%+v, %v", c, err)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("100 requests took %s", took)
+		}
+		fresh := NewGate(f, Options{})
+		fresh.SetLoopback(true)
+		if _, err := fresh.by(""); !errors.Is(err, catalog.ErrUnavailable) {
+			t.Errorf("nobody can tell whether there are keys: %v", err)
 		}
 	})
 }
