@@ -110,32 +110,7 @@ func (v *Viewer) lockFolds(ctx context.Context, out *output) error {
 	if v.kept.hasTurn() {
 		v.kept.Drop() // who has the folds may wait for it
 	}
-	p := l.join()
-	err := v.await(ctx, out, p.turn)
-	if err != nil {
-		l.leave(p)
-	}
-	return err
-}
-
-// await waits until a channel is closed. What was shown is sent before that, and signs of
-// life meanwhile.
-func (v *Viewer) await(ctx context.Context, out *output, done <-chan struct{}) error {
-	if err := v.flush(out); err != nil {
-		return err
-	}
-	tick := time.NewTimer(v.due(out))
-	defer tick.Stop()
-	for {
-		if err := v.wait(ctx, out, done, tick); err != nil {
-			return err
-		}
-		select {
-		case <-done:
-			return nil
-		default:
-		}
-	}
+	return v.await(ctx, out, l.Await)
 }
 
 // foldAt returns a fold that stands at a seq: the nearest one of the topic, moved there.

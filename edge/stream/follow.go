@@ -152,7 +152,7 @@ func (v *Viewer) step(ctx context.Context, out *output, into []*entry) (verdict,
 
 // catchUp shows one page of the log.
 func (v *Viewer) catchUp(ctx context.Context, out *output, head eventlog.Head) (verdict, error) {
-	list, err := v.readPage(ctx, head)
+	list, err := v.readPage(ctx, out, head)
 	switch {
 	case errors.Is(err, eventlog.ErrGone):
 		return v.reset(ctx, out)
@@ -224,6 +224,29 @@ func (v *Viewer) wait(ctx context.Context, out *output, news <-chan struct{}, ti
 	case <-tick.C:
 		defer func() { tick.Reset(v.due(out)) }()
 		return v.tick(out, time.Now())
+	}
+}
+
+// errSign: it is time to show that the stream lives.
+var errSign = errors.New("a sign of life is due")
+
+// await waits for something that is given to viewers in the order in which they came, and
+// shows meanwhile that the stream lives. While that is being written the viewer does not
+// wait: a client that takes nothing must not hold what others wait for.
+func (v *Viewer) await(ctx context.Context, out *output, wait func(_ context.Context, came time.Time) error) error {
+	if err := v.flush(out); err != nil {
+		return err
+	}
+	for came := time.Now(); ; {
+		until, cancel := context.WithTimeoutCause(ctx, v.due(out), errSign)
+		err := wait(until, came)
+		cancel()
+		if !errors.Is(err, errSign) {
+			return err
+		}
+		if err := v.tick(out, time.Now()); err != nil {
+			return err
+		}
 	}
 }
 

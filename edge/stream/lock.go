@@ -1,9 +1,13 @@
 package stream
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
-// A lock is a mutex that can be waited for beside other things. Who waits gets it in the
-// order in which they came. The zero lock is free.
+// A lock is a mutex that is given to those who wait in the order in which they came, and
+// that they can be called away from. The zero lock is free.
 type lock struct {
 	mu   sync.Mutex
 	line *place // of who has the lock, and behind it those who wait; nil: it is free
@@ -12,6 +16,7 @@ type lock struct {
 // A place is that of somebody who waits for a lock or has it.
 type place struct {
 	turn chan struct{} // closed when the lock is his
+	came time.Time
 	next *place
 }
 
@@ -27,21 +32,36 @@ func (l *lock) TryLock() bool {
 }
 
 // Lock waits for the lock.
-func (l *lock) Lock() { <-l.join().turn }
+func (l *lock) Lock() { _ = l.Await(context.Background(), time.Now()) }
 
-// join takes a place behind all others. Who does not wait for its turn leaves it.
-func (l *lock) join() *place {
+// Await waits for the lock as one that came at a time. When ctx ends first it returns the
+// cause, and has no lock.
+func (l *lock) Await(ctx context.Context, came time.Time) error {
+	p := l.join(came)
+	select {
+	case <-p.turn:
+		return nil
+	case <-ctx.Done():
+		l.leave(p)
+		return context.Cause(ctx)
+	}
+}
+
+// join takes a place behind those who came before.
+func (l *lock) join(came time.Time) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &place{turn: make(chan struct{})}
+	p := &place{turn: make(chan struct{}), came: came}
 	if l.line == nil {
+		l.line = p
 		close(p.turn)
+		return p
 	}
-	end := &l.line
-	for *end != nil {
-		end = &(*end).next
+	before := l.line
+	for before.next != nil && !came.Before(before.next.came) {
+		before = before.next
 	}
-	*end = p
+	p.next, before.next = before.next, p
 	return p
 }
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge/dialect/native"
 	"github.com/runlog-dev/runlog/edge/dialect/parts"
+	"github.com/runlog-dev/runlog/event"
 )
 
 func (p *place) hasCome() bool {
@@ -25,7 +28,9 @@ func (p *place) hasCome() bool {
 func TestALockIsGivenInOrder(t *testing.T) {
 	var l lock
 	l.Lock()
-	first, second, third, fourth := l.join(), l.join(), l.join(), l.join()
+	at := time.Now()
+	first, second, fourth := l.join(at), l.join(at.Add(1)), l.join(at.Add(3))
+	third := l.join(at.Add(2)) // comes back
 	l.leave(second)
 	l.Unlock()
 	if !first.hasCome() || third.hasCome() || l.TryLock() {
@@ -65,7 +70,7 @@ func TestWhoWaitsForFoldsLives(t *testing.T) {
 				ended <- v.Serve(ctx, out)
 				out.Close()
 			}()
-			out.pings(t, 3)
+			out.pings(t, 3, "hello")
 			if runID == "r" {
 				folds.Unlock()
 				for !strings.Contains(out.line(t), "hello") {
@@ -82,13 +87,85 @@ func TestWhoWaitsForFoldsLives(t *testing.T) {
 	}
 }
 
-// pings reads n of them, before which nothing is told.
-func (p *pipe) pings(t *testing.T, n int) {
+// So is who waits for his turn to read the log.
+func TestWhoWaitsToReadLives(t *testing.T) {
+	l := openLog(t)
+	w := newWriter(t, l)
+	write(t, w, slices.Repeat([]event.Type{event.RunStarted}, 200)...)
+	h := newHub(t, l, Options{Ping: time.Millisecond, PageReaders: 1, RingEvents: 1, PageBytes: 1500})
+	done, err := h.pages.take(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := h.View(t.Context(), Request{Key: key, NoFollow: true, Dialect: native.Dialect{}, Transport: SSE{}})
+	if err == nil {
+		_, err = v.Prepare(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	out, ended := newPipe(), make(chan error, 1)
+	go func() {
+		ended <- v.Serve(t.Context(), out)
+		out.Close()
+	}()
+	out.pings(t, 3, "event: run.started")
+	done()
+	if rest, _ := io.ReadAll(out.rd); strings.Count(string(rest), "event: run.started") != 200 {
+		t.Errorf("got %q", rest)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that takes no sign of life while its viewer waits for the folds holds up no
+// other viewer of the session.
+func TestWhoTakesNoSignOfLifeHoldsUpNobody(t *testing.T) {
+	s := newFoldedSession(t, answers(1))
+	s.hub.opts.Ping = time.Millisecond
+	folds, ctx := &s.topic.fold.mu, t.Context()
+	v, out := s.view(t, parts.Dialect{}), &stalled{nobody{io.Discard}, make(chan struct{}, 1), make(chan struct{})}
+	waits := make(chan error, 1)
+	folds.Lock()
+	go func() { waits <- v.lockFolds(ctx, newOutput(out, time.Hour)) }()
+	<-out.writes
+	folds.Unlock()
+	if err := s.view(t, parts.Dialect{}).lockFolds(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	folds.Unlock()
+	close(out.takes)
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+	folds.Unlock()
+}
+
+// A stalled client takes nothing before takes is closed.
+type stalled struct {
+	nobody
+	writes chan struct{} // gets one when something is written
+	takes  chan struct{}
+}
+
+func (s *stalled) Write(b []byte) (int, error) {
+	select {
+	case s.writes <- struct{}{}:
+	default:
+	}
+	<-s.takes
+	return len(b), nil
+}
+
+// pings reads n of them, before which nothing of what is told has come.
+func (p *pipe) pings(t *testing.T, n int, told string) {
 	t.Helper()
 	for n > 0 {
 		line := p.line(t)
-		if strings.Contains(line, "hello") {
-			t.Errorf("it was told without the folds: %s", line)
+		if strings.Contains(line, told) {
+			t.Fatalf("it did not wait: %s", line)
 		}
 		if strings.HasPrefix(line, ": ping") {
 			n--

@@ -52,7 +52,7 @@ func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) 
 		list, paged := o.entries, len(o.entries) == 0
 		if paged { // or the topic has not got there yet
 			var err error
-			if list, err = v.readPage(ctx, head); err != nil {
+			if list, err = v.readPage(ctx, nil, head); err != nil {
 				return false, err
 			}
 		}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
@@ -17,8 +18,9 @@ type page struct {
 }
 
 // readPage reads from the log what follows the viewer's position, Options.PageBytes at
-// once and nothing beyond head. While a page is shown the next one is read.
-func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, error) {
+// once and nothing beyond head. While a page is shown the next one is read. While it waits
+// for its turn out shows that the stream lives.
+func (v *Viewer) readPage(ctx context.Context, out *output, head eventlog.Head) ([]*entry, error) {
 	if list := v.ahead; len(list) > 0 && list[0].Seq == v.at.Seq+1 {
 		v.ahead = nil
 		return list, nil
@@ -27,7 +29,7 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 	if ok {
 		v.reads().takePage(p.cost)
 	} else {
-		p = v.readRoomily(ctx, func(most int) page { return v.readNow(ctx, head, most) })
+		p = v.readRoomily(ctx, func(most int) page { return v.readNow(ctx, out, head, most) })
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -50,8 +52,12 @@ func (v *Viewer) readPage(ctx context.Context, head eventlog.Head) ([]*entry, er
 }
 
 // readNow reads a page when it is the tenant's turn.
-func (v *Viewer) readNow(ctx context.Context, head eventlog.Head, most int) page {
-	done, err := v.hub.pages.take(ctx, v.req.Key.Tenant)
+func (v *Viewer) readNow(ctx context.Context, out *output, head eventlog.Head, most int) page {
+	var done func()
+	err := v.await(ctx, out, func(ctx context.Context, came time.Time) (err error) {
+		done, err = v.hub.pages.takeSince(ctx, v.req.Key.Tenant, came)
+		return err
+	})
 	if err != nil {
 		return page{err: err}
 	}

@@ -38,7 +38,7 @@ func TestPagesReadAheadAreGivenBack(t *testing.T) {
 		}
 		viewers = append(viewers, v)
 		for seq := event.Seq(1); seq <= event.Seq(3+i); seq++ {
-			list, err := v.readPage(t.Context(), w.Head())
+			list, err := v.readPage(t.Context(), nil, w.Head())
 			if err != nil || len(list) != 1 || list[0].Seq != seq {
 				t.Fatalf("viewer %d: %v after %d, %v", i, list, seq-1, err)
 			}
@@ -49,16 +49,16 @@ func TestPagesReadAheadAreGivenBack(t *testing.T) {
 		}
 	}
 	viewers[0].at.Seq = 10 // what it has is not what follows
-	if list, err := viewers[0].readPage(t.Context(), w.Head()); err != nil || list[0].Seq != 11 {
+	if list, err := viewers[0].readPage(t.Context(), nil, w.Head()); err != nil || list[0].Seq != 11 {
 		t.Errorf("%v, %v", list, err)
 	}
 	short, cancel := context.WithCancel(t.Context()) // of a look ahead of the stream
-	if _, err := viewers[0].readPage(short, w.Head()); err != nil {
+	if _, err := viewers[0].readPage(short, nil, w.Head()); err != nil {
 		t.Error(err)
 	}
 	cancel()
 	viewers[0].at.Seq = 12
-	if list, err := viewers[0].readPage(t.Context(), w.Head()); err != nil || list[0].Seq != 13 {
+	if list, err := viewers[0].readPage(t.Context(), nil, w.Head()); err != nil || list[0].Seq != 13 {
 		t.Errorf("%v, %v", list, err)
 	}
 	for _, v := range viewers {

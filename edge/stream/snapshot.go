@@ -87,7 +87,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	if missed <= fewMissed {
 		return nil
 	}
-	list, err := v.readPage(ctx, head)
+	list, err := v.readPage(ctx, nil, head)
 	if errors.Is(err, eventlog.ErrGone) {
 		return nil // a reset will come
 	}

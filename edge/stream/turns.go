@@ -2,7 +2,9 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // turns lets so many viewers read the log at once, and the others wait. Tenants take
@@ -24,13 +26,19 @@ type line struct {
 
 type waiter struct {
 	turn chan struct{} // closed when it has come
-	gone bool          // does not wait any more
+	came time.Time
+	gone bool // does not wait any more
 }
 
 func (t *turns) init(atOnce int) { t.free, t.lines = atOnce, map[string]*line{} }
 
 // take waits for a turn, which done gives back.
 func (t *turns) take(ctx context.Context, tenant string) (done func(), err error) {
+	return t.takeSince(ctx, tenant, time.Now())
+}
+
+// takeSince is take for a viewer that has come before, and waits again.
+func (t *turns) takeSince(ctx context.Context, tenant string, came time.Time) (done func(), err error) {
 	t.mu.Lock()
 	l := t.enter(tenant)
 	done = func() { t.leave(tenant, l) }
@@ -39,8 +47,8 @@ func (t *turns) take(ctx context.Context, tenant string) (done func(), err error
 		t.mu.Unlock()
 		return done, nil
 	}
-	w := &waiter{turn: make(chan struct{})}
-	if l.queue = append(l.queue, w); len(l.queue) == 1 {
+	w := &waiter{turn: make(chan struct{}), came: came}
+	if l.join(w); len(l.queue) == 1 {
 		t.next = append(t.next, l)
 	}
 	t.mu.Unlock()
@@ -107,6 +115,15 @@ func (t *turns) pass() {
 		}
 	}
 	t.free++
+}
+
+// join puts a waiter behind those who came before it.
+func (l *line) join(w *waiter) {
+	at := len(l.queue)
+	for at > 0 && w.came.Before(l.queue[at-1].came) {
+		at--
+	}
+	l.queue = slices.Insert(l.queue, at, w)
 }
 
 // first takes whoever still waits out of the line.
