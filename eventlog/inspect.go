@@ -50,12 +50,12 @@ func (l *Log) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cons, err := l.js.Consumer(ctx, jobsStream, consumer)
+	l.epoch = there.Restored
+	cons, err := l.js.Consumer(ctx, jobsStream, l.consumer())
 	if err != nil {
 		return unavailable(fmt.Errorf("consumer of %s: %w", jobsStream, err))
 	}
 	l.opts.Partitions, l.opts.Lease = there.Partitions, cons.CachedInfo().Config.AckWait
-	l.epoch = there.Restored
 	return nil
 }
 

@@ -37,6 +37,9 @@ func (l *Log) Restore(ctx context.Context) (Restored, error) {
 		r.did.Epoch, err = l.newEpoch(ctx)
 	}
 	if err == nil {
+		err = l.ensureConsumer(ctx)
+	}
+	if err == nil {
 		err = r.sessions(ctx)
 	}
 	if err == nil {
@@ -51,7 +54,7 @@ func (l *Log) Restore(ctx context.Context) (Restored, error) {
 // unattended waits until no worker asks for tickets.
 func (l *Log) unattended(ctx context.Context) error {
 	err := settled(ctx, func() (pending bool, err error) {
-		cons, err := l.js.Consumer(ctx, jobsStream, consumer)
+		cons, err := l.js.Consumer(ctx, jobsStream, l.consumer())
 		if err == nil && cons.CachedInfo().NumWaiting > 0 {
 			return true, errAttended
 		}

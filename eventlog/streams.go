@@ -48,13 +48,13 @@ func (l *Log) setUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.ensureConsumer(ctx); err != nil {
-		return err
-	}
 	if err := l.ensureBuckets(ctx); err != nil {
 		return err
 	}
-	return l.checkInstall(ctx)
+	if err := l.checkInstall(ctx); err != nil {
+		return err
+	}
+	return l.ensureConsumer(ctx)
 }
 
 func (l *Log) checkServer() error {
@@ -212,14 +212,21 @@ func checkGranted(want, got jetstream.StreamConfig) error {
 	return nil
 }
 
+// consumer hands tickets out. Each epoch has its own, so that a worker that has slept
+// through a restore gets none.
+func (l *Log) consumer() string {
+	if l.epoch == 0 {
+		return consumer
+	}
+	return consumer + "-" + l.epoch.String()
+}
+
 func (l *Log) ensureConsumer(ctx context.Context) error {
-	if l.opts.Exclusive {
-		if err := l.js.DeleteConsumer(ctx, jobsStream, consumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return unavailable(fmt.Errorf("take back tickets: %w", err))
-		}
+	if err := l.retireConsumers(ctx); err != nil {
+		return unavailable(fmt.Errorf("take back tickets: %w", err))
 	}
 	want := jetstream.ConsumerConfig{
-		Durable:       consumer,
+		Durable:       l.consumer(),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       l.opts.Lease,
 		MaxDeliver:    -1,
@@ -234,6 +241,29 @@ func (l *Log) ensureConsumer(ctx context.Context) error {
 		return unavailable(fmt.Errorf("consumer of %s: %w", jobsStream, err))
 	}
 	return nil
+}
+
+// retireConsumers deletes those of other epochs, and the tickets that they have handed out
+// are handed out again. So are those of a process that is dead because nobody else can be
+// alive.
+func (l *Log) retireConsumers(ctx context.Context) error {
+	if l.epoch == 0 && !l.opts.Exclusive {
+		return nil
+	}
+	jobs, err := l.js.Stream(ctx, jobsStream)
+	if err != nil {
+		return err
+	}
+	list := jobs.ConsumerNames(ctx)
+	for name := range list.Name() {
+		if name == l.consumer() && !l.opts.Exclusive {
+			continue
+		}
+		if err := jobs.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+	}
+	return list.Err()
 }
 
 func (l *Log) ensureBuckets(ctx context.Context) (err error) {

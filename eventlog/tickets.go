@@ -35,7 +35,7 @@ func (t *Tickets) Silence() time.Duration { return time.Since(time.Unix(0, t.hea
 
 // Tickets opens the work queue.
 func (l *Log) Tickets(ctx context.Context) (*Tickets, error) {
-	if _, err := l.js.Consumer(ctx, jobsStream, consumer); err != nil {
+	if _, err := l.js.Consumer(ctx, jobsStream, l.consumer()); err != nil {
 		return nil, unavailable(fmt.Errorf("open tickets: %w", err))
 	}
 	t := &Tickets{log: l}
@@ -60,7 +60,7 @@ type Ticket struct {
 func (t *Tickets) Next(ctx context.Context) (*Ticket, error) {
 	for {
 		var ticket *Ticket
-		err := t.log.pull(ctx, jobsStream, consumer, 1, func(msg *nats.Msg) (err error) {
+		err := t.log.pull(ctx, jobsStream, t.log.consumer(), 1, func(msg *nats.Msg) (err error) {
 			ticket, err = t.ticket(msg)
 			return err
 		})

@@ -33,8 +33,9 @@ func TestRestoredJetStream(t *testing.T) {
 	})
 	seen := checkLog(t, e, hello.SessionID)
 
-	forgotten := p.edge[1] // by the operator
-	for _, s := range []*server{p.worker[0], p.worker[1], p.edge[0]} {
+	forgotten := []*server{p.edge[1], p.worker[1]} // by the operator
+	p.worker[1].Pause()
+	for _, s := range []*server{p.worker[0], p.edge[0]} {
 		s.Stop()
 	}
 	p.putBack(backup)
@@ -43,19 +44,23 @@ func TestRestoredJetStream(t *testing.T) {
 	for _, args := range documented(t, "### Restoring JetStream") {
 		t.Log(p.command(args...))
 	}
-	select {
-	case <-forgotten.Done():
-	case <-time.After(patience):
-		t.Fatal("an edge that was running goes on")
-	}
 	p.worker[0].again()
 	p.edge[0].again()
-
 	kept := checkLog(t, e, hello.SessionID)
 	if len(kept) == 0 || len(kept) >= len(seen) || !slices.EqualFunc(kept, seen[:len(kept)], same) {
 		t.Fatalf("%d of %d events were restored", len(kept), len(seen))
 	}
 	lostIsNoticed(t, e, kept, seen)
+
+	p.worker[1].Resume()
+	e.finish(t, request{SessionID: hello.SessionID, Input: "taken by the one that knows of the restore"})
+	for _, s := range forgotten {
+		select {
+		case <-s.Done():
+		case <-time.After(patience):
+			t.Fatal("a process that has slept through the restore goes on")
+		}
+	}
 	for now := kept; len(now) <= len(seen); now = checkLog(t, e, hello.SessionID) {
 		e.finish(t, request{SessionID: hello.SessionID, Input: "after the restore"})
 	}
