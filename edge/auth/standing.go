@@ -29,8 +29,9 @@ type Standing struct {
 	end     context.CancelCauseFunc
 }
 
-// Open counts a stream in that a caller has opened: Close counts it out. It is nil for
-// callers that nothing can be revoked of, of whom Until and Close take account.
+// Open counts a stream in that a caller has opened; Close counts it out. It returns nil,
+// which is a Standing that never ends, if there is no key that could be revoked: without a
+// catalog, and for tokens that do not name theirs.
 func (g *Gate) Open(c Caller) *Standing {
 	if g.keys == nil || c.Key == "" && !c.Open {
 		return nil
