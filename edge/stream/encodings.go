@@ -20,17 +20,17 @@ type encoding struct {
 
 const wireSize = 200 // of an event's messages in one view, besides their bytes
 
-// find returns an event's messages in a view, if they are kept.
-func (all *encodings) find(seq event.Seq, v view) (messages [][]byte, ok bool) {
+// find returns an event as a view sends it; nil if that is not kept.
+func (all *encodings) find(seq event.Seq, v view) *wire {
 	if t := all.of[seq]; t != nil {
-		return t.wires.in(v)
+		return t.wires.of(v)
 	}
-	return nil, false
+	return nil
 }
 
-// add keeps an event's messages in a view. The oldest go until all come to most bytes,
-// but for the last one.
-func (all *encodings) add(seq event.Seq, v view, messages [][]byte, most int) {
+// add keeps an event as a view sends it. The oldest go until all come to most bytes, but
+// for the last one.
+func (all *encodings) add(seq event.Seq, w *wire, most int) {
 	t := all.of[seq]
 	if t == nil {
 		t = &encoding{seq: seq}
@@ -40,8 +40,8 @@ func (all *encodings) add(seq event.Seq, v view, messages [][]byte, most int) {
 		all.of[seq] = t
 		all.order = append(all.order, t)
 	}
-	t.wires = &wire{view: v, messages: messages, next: t.wires}
-	n := wireSize + sizeOf(messages)
+	w.next, t.wires = t.wires, w
+	n := wireSize + sizeOf(w.messages)
 	t.size += n
 	all.size += n
 	for all.size > most && len(all.order) > 1 {

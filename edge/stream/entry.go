@@ -33,6 +33,7 @@ type view struct {
 type wire struct {
 	view     view
 	messages [][]byte
+	telling  *telling // if they were encoded with a fold and are large
 	next     *wire
 }
 
@@ -48,17 +49,17 @@ func (e *entry) wire(v view) [][]byte {
 
 // made returns what was encoded for a view before.
 func (e *entry) made(v view) (messages [][]byte, ok bool) {
-	return e.wires.Load().in(v)
-}
-
-// in finds a view in a list of wires.
-func (w *wire) in(v view) (messages [][]byte, ok bool) {
-	for ; w != nil; w = w.next {
-		if w.view == v {
-			return w.messages, true
-		}
+	if w := e.wires.Load().of(v); w != nil {
+		return w.messages, true
 	}
 	return nil, false
+}
+
+// of finds the one of a view in a list of wires; nil if it is not there.
+func (w *wire) of(v view) *wire {
+	for ; w != nil && w.view != v; w = w.next {
+	}
+	return w
 }
 
 // keep keeps framed messages for the next viewer of the view.

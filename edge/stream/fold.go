@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -71,13 +72,16 @@ func (v *Viewer) foldedWire(ctx context.Context, out *output, e *entry, d dialec
 	if messages, ok := e.made(v.view); ok {
 		return messages, nil
 	}
-	if messages, ok := f.made.find(e.Seq, v.view); ok {
-		return messages, nil
+	if w := f.made.find(e.Seq, v.view); w != nil {
+		v.tells(w.telling)
+		return w.messages, nil
 	}
+	v.tells(nil) // it could be what there is no room for
 	if out.flushers() && !v.topic.reaches(e) {
 		return nil, errStuck
 	}
 	gate := v.entrance()
+	gate.hold.share = room.Share{Room: &v.hub.loads.told, Tenant: v.req.Key.Tenant} // until what is made of it is counted
 	defer gate.hold.Drop()
 	s, err := v.foldAt(ctx, e.Seq-1, gate.pass)
 	if err == nil {
@@ -90,7 +94,9 @@ func (v *Viewer) foldedWire(ctx context.Context, out *output, e *entry, d dialec
 	if sizeOf(messages) < flushAt { // else they are where they are counted alone
 		e.keep(v.view, messages)
 	}
-	v.topic.remember(e.Seq, v.view, messages)
+	w := &wire{view: v.view, messages: messages, telling: v.hub.telling(v.req.Key.Tenant, messages)}
+	v.tells(w.telling)
+	v.topic.remember(e.Seq, w)
 	return messages, nil
 }
 
@@ -215,8 +221,8 @@ func (t *topic) atHand(e *entry, in view) bool {
 		return false
 	}
 	defer f.mu.Unlock()
-	if messages, made := f.made.find(e.Seq, in); made || f.size > smallFold {
-		return made && sizeOf(messages) < flushAt
+	if w := f.made.find(e.Seq, in); w != nil || f.size > smallFold {
+		return w != nil && sizeOf(w.messages) < flushAt
 	}
 	return t.reaches(e)
 }
@@ -270,10 +276,10 @@ func (t *topic) weighFolds() {
 	t.fold.size = n
 }
 
-// remember keeps an event's messages in a view for the other viewers.
-func (t *topic) remember(seq event.Seq, in view, messages [][]byte) {
+// remember keeps an event as a view sends it for the other viewers.
+func (t *topic) remember(seq event.Seq, w *wire) {
 	before := t.fold.made.size
-	t.fold.made.add(seq, in, messages, t.hub.opts.RingBytes/4)
+	t.fold.made.add(seq, w, t.hub.opts.RingBytes/4)
 	t.hub.rings.used.Add(int64(t.fold.made.size - before))
 	t.hub.keepWithin()
 }

@@ -218,23 +218,23 @@ func TestToldIsBounded(t *testing.T) {
 	a, b := view{dialect: parts.Dialect{}}, view{dialect: native.Dialect{}}
 	message := [][]byte{[]byte(strings.Repeat("x", 1000))}
 	for seq := range event.Seq(100) {
-		all.add(seq, a, message, 20_000)
-		all.add(seq, b, message, 20_000)
+		all.add(seq, &wire{view: a, messages: message}, 20_000)
+		all.add(seq, &wire{view: b, messages: message}, 20_000)
 		if all.size > 20_000 || len(all.of) != len(all.order) {
 			t.Fatalf("%d bytes, %d and %d events", all.size, len(all.of), len(all.order))
 		}
 	}
 	for _, v := range []view{a, b} {
-		if _, ok := all.find(99, v); !ok {
+		if all.find(99, v) == nil {
 			t.Error("the last one is gone")
 		}
-		if _, ok := all.find(50, v); ok {
+		if all.find(50, v) != nil {
 			t.Error("one of the first is there")
 		}
 	}
 	for seq := range event.Seq(3) { // one that is too large stays for those who are at it
-		all.add(200+seq, a, [][]byte{make([]byte, 30_000)}, 20_000)
-		if _, ok := all.find(200+seq, a); !ok || len(all.of) != 1 || len(all.order) != 1 {
+		all.add(200+seq, &wire{view: a, messages: [][]byte{make([]byte, 30_000)}}, 20_000)
+		if all.find(200+seq, a) == nil || len(all.of) != 1 || len(all.order) != 1 {
 			t.Errorf("%d bytes of %d events", all.size, len(all.of))
 		}
 	}

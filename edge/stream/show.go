@@ -66,7 +66,9 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 	if len(messages) == 0 {
 		return v.hide(out)
 	}
-	return v.send(out, e, messages)
+	err = v.send(out, e, messages)
+	v.tells(nil)
+	return err
 }
 
 // reach makes an event the viewer's position.

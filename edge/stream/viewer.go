@@ -69,6 +69,7 @@ type Viewer struct {
 	next    *nextPage // being read
 	pending *pending  // shown, but held back to be merged
 	reading *reading  // what of this is counted; nil: nothing
+	telling *telling  // is being sent; nil: nothing that is counted so
 
 	// A dialect that follows its run encodes with a state of its own, from the run's
 	// first event on; the client has the messages up to has.
@@ -135,6 +136,7 @@ func (v *Viewer) Close() {
 
 func (v *Viewer) leave() {
 	v.reading = v.reading.read()
+	v.tells(nil)
 	if v.req.Hold == nil {
 		v.kept.Drop()
 	}
