@@ -118,7 +118,7 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 		return nil, nil, err
 	}
 	c := ctx.Value(callKey{}).(*call)
-	key := s.gate.Open(c.who)
+	key := s.gate.Use(c.who)
 	c.key = key
 	ctx, cancel := context.WithCancelCause(ctx)
 	drained := context.AfterFunc(s.drain, func() { inTurn(time.Duration(s.spread.Load()), func() { cancel(errDraining) }) })

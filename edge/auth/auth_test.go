@@ -152,7 +152,7 @@ func TestAnswersAreCachedAndBounded(t *testing.T) {
 		many = append(many, fmt.Sprint("key", i))
 	}
 	f.set(false, many...)
-	st := g.Open(Caller{Key: "id-good"})
+	st := g.Use(Caller{Key: "id-good"})
 	for _, k := range many {
 		if _, err := g.by(k); err != nil {
 			t.Error(err)

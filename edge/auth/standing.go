@@ -29,10 +29,10 @@ type Standing struct {
 	end     context.CancelCauseFunc
 }
 
-// Open counts a stream in that a caller has opened; Close counts it out. It returns nil,
+// Use counts a stream in that a caller has opened; Close counts it out. It returns nil,
 // which is a Standing that never ends, if there is no key that could be revoked: without a
 // catalog, and for tokens that do not name theirs.
-func (g *Gate) Open(c Caller) *Standing {
+func (g *Gate) Use(c Caller) *Standing {
 	if g.keys == nil || c.Key == "" && !c.Open {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (g *Gate) open(t *testing.T, secret string) *Standing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Open(c)
+	return g.Use(c)
 }
 
 // ended reports why what is open with a key has ended; nil: it has not.
@@ -71,7 +71,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 		if _, err := g.by("one"); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("a request: %v", err)
 		}
-		if late := g.Open(Caller{Key: "id-one"}); !errors.Is(ended(late), ErrRevoked) {
+		if late := g.Use(Caller{Key: "id-one"}); !errors.Is(ended(late), ErrRevoked) {
 			t.Error("who was let in just before opens a stream, and it goes on")
 		}
 	})
@@ -263,7 +263,7 @@ func TestTokensOfRevokedKeys(t *testing.T) {
 	if _, err := by("id-one"); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("it is not remembered that the key is revoked: %v", err)
 	}
-	if st := g.Open(Caller{Tenant: "t", Grant: &Grant{}}); st != nil || st.Until().Err() != nil || st.Streams() != 0 {
+	if st := g.Use(Caller{Tenant: "t", Grant: &Grant{}}); st != nil || st.Until().Err() != nil || st.Streams() != 0 {
 		t.Errorf("an old token has the standing %+v", st)
 	}
 }
