@@ -52,7 +52,7 @@ const (
 // of a process. What cannot be found out now does not keep it from starting.
 func (s *settings) fits(ctx context.Context, st *stores) error {
 	for try := 1; ; try++ {
-		err := recorder.Fits(ctx, st.log, st.catalog)
+		err := st.fit(ctx)
 		if !errors.Is(err, recorder.ErrAhead) {
 			return ctx.Err()
 		}
@@ -79,10 +79,10 @@ func (s *settings) guard(ctx context.Context, st *stores) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := st.log.SameEpoch(ctx); errors.Is(err, eventlog.ErrRestored) {
+		if err := st.sameEpoch(ctx); errors.Is(err, eventlog.ErrRestored) {
 			return err
 		}
-		err := recorder.Fits(ctx, st.log, st.catalog)
+		err := st.fit(ctx)
 		if !errors.Is(err, recorder.ErrAhead) {
 			short = 0
 			continue
@@ -91,4 +91,17 @@ func (s *settings) guard(ctx context.Context, st *stores) error {
 			return err
 		}
 	}
+}
+
+// fit compares the log with the catalog; one that hangs is not waited for.
+func (st *stores) fit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, guardEvery)
+	defer cancel()
+	return recorder.Fits(ctx, st.log, st.catalog)
+}
+
+func (st *stores) sameEpoch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, guardEvery)
+	defer cancel()
+	return st.log.SameEpoch(ctx)
 }
