@@ -90,8 +90,9 @@ func TestPromisesAreReturned(t *testing.T) {
 	})
 }
 
-// Rooms that are not full have nothing to give when the process has used up its memory,
-// but to who is alone; and what they have given counts.
+// Rooms that are not full have nothing to give when the process has used up its memory;
+// what they have given counts; and who is alone may be too large, unless others than
+// requests have the memory.
 func TestRoomsKeepToTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{inUse: 100, collections: 1}
@@ -113,10 +114,14 @@ func TestRoomsKeepToTheLedger(t *testing.T) {
 			t.Errorf("%d are used of 450", used)
 		}
 		a.GiveUp()
-		p.inUse = 800
-		p.collected(room.Ledger)
-		if !a.Grow(300) || b.Grow(1) {
+		if !a.Grow(900) || b.Grow(1) {
 			t.Error("one may be too large, two may not")
+		}
+		a.GiveUp()
+		p.inUse = 480
+		p.collected(room.Ledger)
+		if a.Grow(300) || !a.Grow(20) {
+			t.Error("streams have the memory")
 		}
 	})
 }

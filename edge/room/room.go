@@ -11,8 +11,8 @@ import (
 
 // A Room is an amount of memory that requests share. All of them together may have Most,
 // those of one tenant half of it. But a request that is the only one in the room, or of
-// its tenant, is not too large for that bound. Beside others there is none either when the
-// process has used up its memory. Safe for concurrent use.
+// its tenant, is not too large for that bound. There is none either when the process has
+// used up its memory. Safe for concurrent use.
 type Room struct {
 	Most   int64   // bytes; set before use
 	Ledger *Ledger // of the process; nil: it has no ceiling
@@ -128,11 +128,12 @@ func (s *Share) fits(more int64) bool {
 }
 
 // promised has the ledger promise n more bytes, and reports whether there is memory for
-// them. It is called with the room's mu held.
+// them. One that is alone may have more than that, but not if others than requests have
+// nearly all of it, as they will for long. It is called with the room's mu held.
 func (s *Share) promised(n int64) bool {
 	r := s.Room
 	p, ok := r.Ledger.Promise(n, r.UpTo)
-	if !ok && r.used == s.size {
+	if !ok && r.used == s.size && r.Ledger.Used() <= r.UpTo/4*3 {
 		p, ok = r.Ledger.add(n), true
 	}
 	if ok {
