@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-const program = ['chromium-headless-shell', 'chromium'].find((name) => spawnSync(name, ['--version']).status === 0)
+// The first is what Debian's script of that name starts, and leaves alone when it is killed itself.
+const program = ['/usr/lib/chromium/chromium-headless-shell', 'chromium-headless-shell', 'chromium'].find((name) => spawnSync(name, ['--version']).status === 0)
 
 /** Why there is no browser; undefined if there is one. In CI there has to be one. */
 export function noChromium() {
@@ -17,6 +18,6 @@ export function openPage(url) {
   const profile = mkdtempSync(join(tmpdir(), 'chromium-'))
   const args = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--remote-debugging-port=0', `--user-data-dir=${profile}`, url]
   const child = spawn(program, args, { stdio: 'ignore' }) // without the port it would close when the page has loaded
-  child.on('close', () => rmSync(profile, { recursive: true, force: true }))
+  child.on('close', () => rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
   return { close: () => child.kill() }
 }
