@@ -20,7 +20,7 @@ type batchRequest struct {
 }
 
 const (
-	// batchTimeout bounds one batch.
+	// batchTimeout bounds what a server may take for one batch.
 	batchTimeout = 10 * time.Second
 	// replicaTry is how long a replica may say nothing: one that is cut off is
 	// asked like all others until its neighbours notice, which takes NATS half a
@@ -39,7 +39,7 @@ const (
 // subscription allocates half a megabyte.
 func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+		timed, cancel := context.WithTimeout(ctx, batchTimeout)
 		defer cancel()
 		msgs := make(chan *nats.Msg, readBatch+1)
 		inbox := l.nc.NewInbox()
@@ -55,7 +55,11 @@ func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[
 			return
 		}
 		for {
-			f, more, err := nextOf(ctx, k, msgs)
+			if ctx.Err() != nil {
+				yield(Frame{}, ctx.Err())
+				return
+			}
+			f, more, err := nextOf(timed, k, msgs)
 			if err != nil && f.Pos == 0 {
 				yield(Frame{}, unavailable(err))
 				return
@@ -69,15 +73,9 @@ func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[
 
 // nextOf waits for the next frame of a batch; more is false after the last one.
 func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bool, err error) {
-	var m *nats.Msg
-	patience := time.NewTimer(replicaTry)
-	defer patience.Stop()
-	select {
-	case m = <-msgs:
-	case <-patience.C:
-		return Frame{}, false, errSilent
-	case <-ctx.Done():
-		return Frame{}, false, ctx.Err()
+	m, err := awaitMessage(ctx, msgs)
+	if err != nil {
+		return Frame{}, false, err
 	}
 	switch status := m.Header.Get("Status"); status {
 	case "":
@@ -90,6 +88,26 @@ func nextOf(ctx context.Context, k Key, msgs <-chan *nats.Msg) (f Frame, more bo
 	}
 	f, err = directFrame(k, m)
 	return f, true, err
+}
+
+// awaitMessage returns what has come at once, even when the time is over: it may have been
+// the reader that took so long.
+func awaitMessage(ctx context.Context, msgs <-chan *nats.Msg) (*nats.Msg, error) {
+	select {
+	case m := <-msgs:
+		return m, nil
+	default:
+	}
+	patience := time.NewTimer(replicaTry)
+	defer patience.Stop()
+	select {
+	case m := <-msgs:
+		return m, nil
+	case <-patience.C:
+		return nil, errSilent
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // directFrame reads the frame from a replica's answer.

@@ -2,6 +2,8 @@ package eventlog
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -9,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/internal/testservers"
@@ -106,5 +110,26 @@ func forward(to io.Writer, from io.Reader, lost *atomic.Int32) {
 		if _, err := to.Write(line); err != nil {
 			return
 		}
+	}
+}
+
+// A reader that takes longer for a batch than the batch may take gets all of it: whoever
+// waits for room in the middle of a load, for one.
+func TestASlowReaderGetsWhatHasCome(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	msgs := make(chan *nats.Msg, 1)
+	for range 100 {
+		m := nats.NewMsg("x")
+		m.Header.Set(hdrPos, "7")
+		m.Header.Set(hdrSeq, "1-1")
+		m.Data = []byte("{}\n")
+		msgs <- m
+		if f, _, err := nextOf(over, Key{"t", "s"}, msgs); err != nil || f.Pos != 7 {
+			t.Fatal(f, err)
+		}
+	}
+	if _, _, err := nextOf(over, Key{"t", "s"}, msgs); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
