@@ -27,7 +27,7 @@ type dirStore struct {
 const (
 	blobsDir = "blobs"
 	tmpDir   = "tmp"
-	// probeName is the file that Ping writes; Sweep takes what a crash leaves.
+	// probePrefix begins the name of the file that Ping writes; Sweep takes what a crash leaves.
 	probePrefix = "ping-"
 )
 

@@ -22,7 +22,7 @@ type record struct {
 	Media   string `json:"media_type"`
 	Write   string `json:"write"` // random, of the write that made it: tells our commit from a rival's
 	Bytes   int64  `json:"bytes"`
-	SHA256  string `json:"sha256,omitempty"` // empty: not sealed yet (see s3commit.go)
+	SHA256  string `json:"sha256,omitempty"` // empty: not sealed yet (see s3write.go)
 	Created int64  `json:"created_ms,omitempty"`
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect/aisdk"
@@ -261,15 +260,4 @@ func (s *Server) aisdkMessage(ctx context.Context, c *call, m *aisdkMessage) (in
 	}
 	next.text = string(event.Encode(next.Parts))
 	return next, nil
-}
-
-// partTypeOf is the part that a media type makes.
-func partTypeOf(mediaType string) event.PartType {
-	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
-	case "image":
-		return event.PartImage
-	case "audio":
-		return event.PartAudio
-	}
-	return event.PartFile
 }

@@ -256,7 +256,7 @@ func (s *Server) openaiPart(ctx context.Context, c *call, at string, p openaiPar
 			ref = object.URL
 		}
 		if p.FileID != "" {
-			ref = "/artifacts/" + p.FileID
+			ref = event.ArtifactPath + p.FileID
 		}
 		part, err := s.inlineFile(ctx, c, at, ref, "", "")
 		part.Type = event.PartImage
@@ -267,7 +267,7 @@ func (s *Server) openaiPart(ctx context.Context, c *call, at string, p openaiPar
 		}
 		ref := p.FileURL + p.FileData
 		if p.FileID != "" {
-			ref = "/artifacts/" + p.FileID
+			ref = event.ArtifactPath + p.FileID
 		}
 		return s.inlineFile(ctx, c, at, ref, "", p.Filename)
 	}

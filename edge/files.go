@@ -104,7 +104,7 @@ type artifactInfo struct {
 }
 
 func infoOf(i artifacts.Info) artifactInfo {
-	return artifactInfo{i.ID, i.Name, i.MediaType, i.Bytes, i.SHA256, event.At(i.Created), "/artifacts/" + url.PathEscape(i.ID)}
+	return artifactInfo{i.ID, i.Name, i.MediaType, i.Bytes, i.SHA256, event.At(i.Created), event.ArtifactPath + url.PathEscape(i.ID)}
 }
 
 func (s *Server) statArtifact(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -143,7 +143,7 @@ func (s *Server) postArtifact(w http.ResponseWriter, r *http.Request, c *call) e
 		return err
 	}
 	c.note("artifact", info.ID)
-	w.Header().Set("Location", "/artifacts/"+info.ID)
+	w.Header().Set("Location", event.ArtifactPath+info.ID)
 	writeJSON(w, http.StatusCreated, infoOf(info))
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 // request becomes an artifact, the same for the same bytes: a command is too
 // small for it, and the log keeps no files.
 func (s *Server) inlineFile(ctx context.Context, c *call, at, ref, mediaType, name string) (event.Part, error) {
-	part := event.Part{Type: partTypeOf(mediaType), MediaType: mediaType, Name: name, URL: ref}
+	part := event.Part{Type: event.PartTypeOf(mediaType), MediaType: mediaType, Name: name, URL: ref}
 	switch {
 	case strings.HasPrefix(ref, "data:"):
 		return s.inlineData(ctx, c, at, part)
-	case strings.HasPrefix(ref, "/artifacts/"):
-		part.URL, part.ArtifactID = "", strings.TrimPrefix(ref, "/artifacts/")
+	case strings.HasPrefix(ref, event.ArtifactPath):
+		part.URL, part.ArtifactID = "", strings.TrimPrefix(ref, event.ArtifactPath)
 	}
 	return filePart(at, part)
 }
@@ -31,7 +31,7 @@ func (s *Server) inlineData(ctx context.Context, c *call, at string, part event.
 		return part, bad(at+".url", "%s: %s", at, err)
 	}
 	if part.MediaType == "" {
-		part.MediaType, part.Type = mediaType, partTypeOf(mediaType)
+		part.MediaType, part.Type = mediaType, event.PartTypeOf(mediaType)
 	}
 	if s.Artifacts == nil {
 		return part, errNoArtifacts
@@ -47,8 +47,7 @@ func (s *Server) inlineData(ctx context.Context, c *call, at string, part event.
 	if err != nil && !errors.Is(err, artifacts.ErrExists) {
 		return part, err
 	}
-	part.ArtifactID, part.URL, part.Bytes = key.ID, "/artifacts/"+key.ID, int64(len(data))
-	return part, nil
+	return event.ArtifactPart(key.ID, part.Name, part.MediaType, int64(len(data))), nil
 }
 
 // readDataURL takes data:TYPE;base64,… apart (RFC 2397).

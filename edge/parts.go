@@ -154,7 +154,7 @@ func filePart(at string, p event.Part) (event.Part, error) {
 	case (p.ArtifactID == "") == (p.URL == ""):
 		return p, bad(at, "%s needs either artifact_id or url", at)
 	case p.ArtifactID != "":
-		p.URL = "/artifacts/" + p.ArtifactID
+		p.URL = event.ArtifactPath + p.ArtifactID
 	case !strings.HasPrefix(p.URL, "https://") && !strings.HasPrefix(p.URL, "http://"):
 		return p, bad(at+".url", "%s: the url is neither http nor https", at)
 	}

@@ -2,7 +2,9 @@ package event
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind says what a command asks for.
@@ -179,15 +181,7 @@ func (n ToolNames) IsZero() bool { return !n.set }
 
 // Has reports whether the named tool is meant.
 func (n ToolNames) Has(name string) bool {
-	if n.All {
-		return true
-	}
-	for _, s := range n.Names {
-		if s == name {
-			return true
-		}
-	}
-	return false
+	return n.All || slices.Contains(n.Names, name)
 }
 
 // MarshalJSON writes the word or the list.
@@ -220,8 +214,4 @@ func (n *ToolNames) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-type constError string
-
-func (e constError) Error() string { return string(e) }
-
-const errToolNames = constError(`expected "all", "none" or a list of tool names`)
+var errToolNames = errors.New(`expected "all", "none" or a list of tool names`)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 )
 
 // PartType names what a Part is.
@@ -45,6 +46,25 @@ type Part struct {
 
 // TextPart is the commonest part.
 func TextPart(text string) Part { return Part{Type: PartText, Text: text} }
+
+// ArtifactPath begins the URL of each artifact.
+const ArtifactPath = "/artifacts/"
+
+// ArtifactPart refers to an artifact.
+func ArtifactPart(id, name, mediaType string, bytes int64) Part {
+	return Part{Type: PartTypeOf(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, Bytes: bytes, URL: ArtifactPath + id}
+}
+
+// PartTypeOf is what a file of a media type is.
+func PartTypeOf(mediaType string) PartType {
+	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
+	case "image":
+		return PartImage
+	case "audio":
+		return PartAudio
+	}
+	return PartFile
+}
 
 // TextHash is the sha256 of message.completed: over its text parts, joined.
 func TextHash(parts []Part) string {

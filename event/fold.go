@@ -145,8 +145,13 @@ func (s *Session) runRecovered(e Event, d RunRecoveredData) {
 	if b.InStep && b.Answer == "" {
 		b.lose()
 	}
+	s.abandon(e.RunID)
+}
+
+// abandon closes the artifacts of a run that nobody will go on writing.
+func (s *Session) abandon(runID string) {
 	for _, a := range s.Artifacts {
-		if a.RunID == e.RunID && a.Status == Writing {
+		if a.RunID == runID && a.Status == Writing {
 			a.Status = Abandoned
 		}
 	}
@@ -195,11 +200,7 @@ func (s *Session) endRun(e Event, status Status, usage *Usage) *Run {
 	if usage != nil {
 		r.Usage = *usage
 	}
-	for _, a := range s.Artifacts {
-		if a.RunID == e.RunID && a.Status == Writing {
-			a.Status = Abandoned
-		}
-	}
+	s.abandon(e.RunID)
 	s.thoughtBy(e.RunID) // of a message that never began
 	s.dequeue(e.RunID)
 	s.progressed()

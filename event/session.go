@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,7 +181,7 @@ func DecodeSession(b []byte) (*Session, error) {
 }
 
 // ErrOtherFold is returned for a snapshot made by another version of the fold.
-const ErrOtherFold = constError("snapshot of another fold version")
+var ErrOtherFold = errors.New("snapshot of another fold version")
 
 // Encode writes the whole fold, the worker's part included.
 func (s *Session) Encode() []byte {

@@ -1,7 +1,7 @@
 package event
 
-// Type names what happened. DESIGN: opener and closer pairs carry an ordinal
-// index, closers carry the full content.
+// Type names what happened. Openers and closers carry an ordinal index, closers
+// the full content too.
 type Type string
 
 // The event types of version 1.

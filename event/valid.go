@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // MaxDepth is how many arrays and objects may be nested in a JSON value that
@@ -17,6 +18,11 @@ const maxNesting = 10_000
 
 // Valid reports whether b is JSON of at most MaxDepth.
 func Valid(b []byte) bool { return validTo(b, MaxDepth) }
+
+// IsObject reports whether text is Valid and a JSON object.
+func IsObject(text string) bool {
+	return strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") && Valid([]byte(text))
+}
 
 // CheckJSON says why b is not Valid.
 func CheckJSON(b []byte) error {

@@ -69,17 +69,15 @@ func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, hea
 // done before it is committed or goes along in one frame.
 func (t *turn) claim() error {
 	fold := t.fold
+	if fold.Seq == 0 {
+		return nil // see opened: the claim follows session.created
+	}
 	attempt := 1
 	if c := fold.Book.Claim; c != nil {
 		attempt = c.Attempt + 1
 		t.takeover = t.takeover || !c.Released
 	}
-	e := event.New(event.SessionClaimed, event.SessionClaimedData{Worker: t.w.id, Attempt: attempt})
-	e.Internal = true
-	if fold.Seq == 0 {
-		return nil // see opened: the claim follows session.created
-	}
-	if err := t.Append(e); err != nil {
+	if err := t.Append(t.claimEvent(attempt)); err != nil {
 		return contended(err)
 	}
 	if run := fold.Active(); run != nil {
@@ -88,6 +86,12 @@ func (t *turn) claim() error {
 		}
 	}
 	return nil
+}
+
+func (t *turn) claimEvent(attempt int) event.Event {
+	e := event.New(event.SessionClaimed, event.SessionClaimedData{Worker: t.w.id, Attempt: attempt})
+	e.Internal = true
+	return e
 }
 
 func contended(err error) error {

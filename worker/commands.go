@@ -94,26 +94,13 @@ func (t *turn) answer(c eventlog.Waiting, waiting []eventlog.Waiting) (done bool
 			return nil // answered, or about a session that never was
 		}
 		var events []event.Event
-		switch c.Kind {
-		case event.Invoke:
+		switch {
+		case c.Kind == event.Invoke:
 			events, done = t.invoke(s, c)
-		case event.Cancel, event.Stop:
-			if begun(s, c.RunID) && s.Run(c.RunID).ParentRunID != "" {
-				events = ignored(c.Command, "a sub-agent's run ends with the run that it works for")
-				break
-			}
-			if begun(s, c.RunID) {
-				t.halt.end(c)
-				done = false // the run's end answers it
-				return nil
-			}
-			events = cancelWaiting(s, c, invoked)
-		case event.Expire:
-			if !begun(s, c.RunID) {
-				events = expireQueued(s, c)
-				break
-			}
-			events, done = t.inRun(s, c)
+		case c.Kind == event.Cancel || c.Kind == event.Stop:
+			events, done = t.toEnd(s, c, invoked)
+		case c.Kind == event.Expire && !begun(s, c.RunID):
+			events = expireQueued(s, c)
 		default:
 			events, done = t.inRun(s, c)
 		}
@@ -130,6 +117,18 @@ func invokeOf(waiting []eventlog.Waiting, runID string) *event.Command {
 		}
 	}
 	return nil
+}
+
+// toEnd brings a run to its end. The end of one that is going on answers the command.
+func (t *turn) toEnd(s *event.Session, c eventlog.Waiting, invoked *event.Command) (events []event.Event, done bool) {
+	switch {
+	case !begun(s, c.RunID):
+		return cancelWaiting(s, c, invoked), true
+	case s.Run(c.RunID).ParentRunID != "":
+		return ignored(c.Command, "a sub-agent's run ends with the run that it works for"), true
+	}
+	t.halt.end(c)
+	return nil, false
 }
 
 // inRun answers a command about a run that is going on, or parked.
@@ -200,9 +199,8 @@ func (t *turn) opened(s *event.Session, first *event.Command, events []event.Eve
 	if s.Seq > 0 || len(events) == 0 {
 		return events
 	}
-	claim := event.New(event.SessionClaimed, event.SessionClaimedData{Worker: t.w.id, Attempt: 1})
-	claim.Internal = true
-	return append([]event.Event{event.New(event.SessionCreated, event.SessionCreatedData{Agent: first.Agent}), claim}, events...)
+	created := event.New(event.SessionCreated, event.SessionCreatedData{Agent: first.Agent})
+	return append([]event.Event{created, t.claimEvent(1)}, events...)
 }
 
 func ignored(c event.Command, reason string) []event.Event {

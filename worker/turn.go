@@ -152,8 +152,7 @@ func (t *turn) next() string {
 // perform runs one run to its end, taking commands meanwhile.
 func (t *turn) perform(ctx, drain context.Context, runID string) error {
 	t.runs++
-	view := t.View()
-	run := view.Run(runID)
+	run := t.View().Run(runID)
 	if t.fold.Book.Claims >= poisoned {
 		return t.bury(ctx, run)
 	}
@@ -178,14 +177,19 @@ func (t *turn) perform(ctx, drain context.Context, runID string) error {
 		Tenant: t.key.Tenant, Tunables: t.w.opts.Tunables, Agents: t.w.agents,
 	})
 	take()
+	return t.performed(ctx, run, err)
+}
+
+// performed takes note of how a run was left.
+func (t *turn) performed(ctx context.Context, run *event.Run, err error) error {
 	var thrown *agent.Panic
 	if errors.As(err, &thrown) {
-		t.log.Error("run panicked", "run", runID, "trace", run.TraceID, "agent", run.Agent, "err", thrown)
+		t.log.Error("run panicked", "run", run.RunID, "trace", run.TraceID, "agent", run.Agent, "err", thrown)
 		err = t.fail(ctx, run, event.CodeInternal, "a fault of the worker's code, or of a tool or agent that is part of it: its log has the stack")
 	}
 	switch {
 	case err == nil:
-		t.ended(runID)
+		t.ended(run.RunID)
 	case errors.Is(err, agent.ErrParked):
 		return t.setTimers(ctx, t.View())
 	}

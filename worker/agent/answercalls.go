@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
@@ -38,10 +39,8 @@ func (a *answer) startCall(c model.Chunk) error {
 // taken reports whether the session has a call of this id: some servers number
 // the calls of every answer from 0.
 func (a *answer) taken(id string) (known bool) {
-	for _, c := range a.calls {
-		if c.id == id {
-			return true
-		}
+	if slices.ContainsFunc(a.calls, func(c *callDraft) bool { return c.id == id }) {
+		return true
 	}
 	a.run.Journal.Look(func(s *event.Session) { known = s.Call(id) != nil })
 	return known

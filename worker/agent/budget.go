@@ -305,7 +305,7 @@ func (r *Run) breakOff() []event.Event {
 // Raised are the events by which a paused run gets more budget and goes on: by
 // what is asked for, or else by its limit once more.
 func Raised(view *event.Session, run *event.Run, by *event.Limits) []event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+	r := about(run)
 	if by == nil || *by == (event.Limits{}) {
 		by = again(view, run)
 	}
@@ -333,7 +333,7 @@ func again(view *event.Session, run *event.Run) *event.Limits {
 
 // NotRaised are the events that end a paused run whose budget nobody raised.
 func NotRaised(view *event.Session, run *event.Run) []event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+	r := about(run)
 	b := run.Book.Exceeded
 	over := overBudget{kind: b.Kind, limit: b.Limit, used: b.Used, scope: b.Scope}
 	usage := run.Usage

@@ -17,7 +17,7 @@ func (t *toolCall) asks() (event.Event, bool) {
 	if found != nil && known && t.call.Status == event.Running && found.Spec().OnCrash == tool.Ask {
 		return t.question(found, event.CodeInterrupted), true
 	}
-	if t.call.Status != event.Pending || t.call.Decision != nil || found == nil || !known || !isObject(args) {
+	if t.call.Status != event.Pending || t.call.Decision != nil || found == nil || !known || !event.IsObject(args) {
 		return event.Event{}, false
 	}
 	if needs := found.Spec().NeedsApproval; needs == nil || !needs(args) {
@@ -102,7 +102,7 @@ func (r *Run) expiry(view *event.Session) time.Time {
 
 // Resolved are the events of a decision: a denied call is closed with it.
 func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.ApprovalResolvedData) []event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+	r := about(run)
 	out := []event.Event{r.hidden(c.Internal, event.ApprovalResolved, d)}
 	if d.Decision == event.Denied && c.InDoubt() {
 		out = append(out, r.leftUnknown(view, c, d))
@@ -114,8 +114,7 @@ func Resolved(view *event.Session, run *event.Run, c *event.ToolCall, d event.Ap
 		if d.Reason != "" && d.By != ByExpiry {
 			message += ": " + d.Reason
 		}
-		out = append(out, r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name,
-			Index: view.CallIndex(c), Args: c.Args, Code: code, Outcome: event.OutcomeDenied, Message: message}))
+		out = append(out, r.failedCall(view, c, code, event.OutcomeDenied, message))
 	}
 	return out
 }
@@ -128,8 +127,7 @@ func (r *Run) leftUnknown(view *event.Session, c *event.ToolCall, d event.Approv
 	} else if d.Reason != "" {
 		who += ": " + d.Reason
 	}
-	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c), Args: c.Args,
-		Code: event.CodeInterrupted, Outcome: event.OutcomeUnknown, Message: brokenOff + " " + who + "."})
+	return r.failedCall(view, c, event.CodeInterrupted, event.OutcomeUnknown, brokenOff+" "+who+".")
 }
 
 // brokenOff is what the model is told of a call whose worker was lost.
@@ -141,18 +139,12 @@ const ByExpiry = "expiry"
 // ClientResult is the event that closes a call which the client ran, or of which
 // somebody found out what became of it.
 func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, content []event.Part, structured []byte, failed bool) event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+	r := about(run)
 	if err := event.CheckResult(content, structured); err != nil { // edges refuse it
 		content, failed = []event.Part{event.TextPart("the client's result was refused: " + err.Error())}, true
 	}
 	if failed {
-		message := "the client's tool failed"
-		for _, p := range content {
-			if p.Type == event.PartText && p.Text != "" {
-				message = head(p.Text, 2<<10)
-				break
-			}
-		}
+		message := head(firstText(content, "the client's tool failed"), maxReason)
 		return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
 			Args: c.Args, Code: event.CodeToolError, Outcome: event.OutcomeFailed, Message: message, Content: content})
 	}
@@ -162,7 +154,5 @@ func ClientResult(view *event.Session, run *event.Run, c *event.ToolCall, conten
 
 // Expired is the event that closes a call whose client did not answer.
 func Expired(view *event.Session, run *event.Run, c *event.ToolCall) event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
-	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
-		Args: c.Args, Code: event.CodeExpired, Outcome: event.OutcomeUnknown, Message: "the client did not answer in time"})
+	return about(run).failedCall(view, c, event.CodeExpired, event.OutcomeUnknown, "the client did not answer in time")
 }

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +43,7 @@ func (p *progressLog) report(report event.Progress) {
 
 func (p *progressLog) write(report event.Progress) {
 	p.last, p.held = time.Now(), nil
-	report.Message = p.call.run.Redactor.String(head(report.Message, 4<<10))
+	report.Message = head(p.call.run.Redactor.String(report.Message), 4<<10)
 	// A journal that takes no more shows at the call's result.
 	_ = p.call.append(p.call.run.hidden(p.call.internal, event.ToolProgress, event.ToolProgressData{CallID: p.call.call.CallID, Progress: report}))
 }
@@ -113,7 +112,7 @@ func (l *artifactLog) create(ctx context.Context, name, mediaType string) (tool.
 		return nil, err
 	}
 	w := &artifactWriter{from: l, call: l.call, blob: blob, sum: sha256.New(),
-		part: event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, URL: "/artifacts/" + id}}
+		part: event.ArtifactPart(id, name, mediaType, 0)}
 	l.mu.Lock()
 	l.writers = append(l.writers, w)
 	silent := len(l.again) > 0 // until it shows that it is another one
@@ -128,23 +127,13 @@ func (l *artifactLog) create(ctx context.Context, name, mediaType string) (tool.
 	return w, nil
 }
 
-func partType(mediaType string) event.PartType {
-	switch {
-	case strings.HasPrefix(mediaType, "image/"):
-		return event.PartImage
-	case strings.HasPrefix(mediaType, "audio/"):
-		return event.PartAudio
-	}
-	return event.PartFile
-}
-
 func (l *artifactLog) read(ctx context.Context, id string) (io.ReadSeekCloser, event.Part, error) {
 	r, err := l.call.run.Artifacts.Open(ctx, id)
 	if err != nil {
 		return nil, event.Part{}, err
 	}
 	name, mediaType, bytes := r.About()
-	return r, event.Part{Type: partType(mediaType), ArtifactID: id, Name: name, MediaType: mediaType, Bytes: bytes, URL: "/artifacts/" + id}, nil
+	return r, event.ArtifactPart(id, name, mediaType, bytes), nil
 }
 
 // close drops what the tool began and did not commit.

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/worker/model"
@@ -62,12 +63,7 @@ func (l *leg) halt(why string) error {
 }
 
 func asked(asks []event.Ask, callID string) bool {
-	for _, a := range asks {
-		if a.CallID == callID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(asks, func(a event.Ask) bool { return a.CallID == callID })
 }
 
 // questions are the asks as the log keeps them. One that is about no call becomes

@@ -249,7 +249,7 @@ func (l *leg) artifact(ctx context.Context, s remote.Artifact) error {
 		return unkept(s.Name, err)
 	}
 	return l.run.Journal.Append(l.run.event(event.ArtifactCompleted, event.ArtifactCompletedData{
-		ArtifactID: id, Name: name, MediaType: s.MediaType, Bytes: bytes, SHA256: hash, URL: "/artifacts/" + id}))
+		ArtifactID: id, Name: name, MediaType: s.MediaType, Bytes: bytes, SHA256: hash, URL: event.ArtifactPath + id}))
 }
 
 func unkept(name string, err error) error {

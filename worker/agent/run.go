@@ -100,8 +100,14 @@ func (r *Run) carryOn(ctx context.Context) error {
 // Fail ends a run that its owner will not continue; as cancelled, if ctx was.
 func Fail(ctx context.Context, runID string, f *Failure, deps Deps) error {
 	run := deps.Journal.View().Run(runID)
-	r := &Run{Deps: deps, id: runID, traceID: run.TraceID, internal: run.Book.Internal}
+	r := about(run)
+	r.Deps = deps
 	return r.finish(ctx, f)
+}
+
+// about is a run that does not go on here: events are written about it.
+func about(run *event.Run) *Run {
+	return &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
 }
 
 // finish writes the terminal event that err asks for; other errors pass.
@@ -194,16 +200,20 @@ func (r *Run) closeMessage(view *event.Session, m *event.Message, index int) []e
 }
 
 func (r *Run) closeCall(view *event.Session, c *event.ToolCall, why string) event.Event {
-	d := event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c), Args: c.Args, Code: event.CodeInterrupted}
+	outcome, message := event.OutcomeFailed, "not run: the run ended ("+why+")"
 	switch {
 	case why == "cancelled":
-		d.Outcome, d.Message = event.OutcomeCancelled, "the run was cancelled"
+		outcome, message = event.OutcomeCancelled, "the run was cancelled"
 	case c.Status == event.Running || c.Attempt > 0 || c.Executor == event.ByRemote:
-		d.Outcome, d.Message = event.OutcomeUnknown, "the run ended ("+why+") before the tool answered: it may have had its effect"
-	default:
-		d.Outcome, d.Message = event.OutcomeFailed, "not run: the run ended ("+why+")"
+		outcome, message = event.OutcomeUnknown, "the run ended ("+why+") before the tool answered: it may have had its effect"
 	}
-	return r.hidden(c.Internal, event.ToolFailed, d)
+	return r.failedCall(view, c, event.CodeInterrupted, outcome, message)
+}
+
+// failedCall closes a call that has no result.
+func (r *Run) failedCall(view *event.Session, c *event.ToolCall, code event.Code, outcome event.Outcome, message string) event.Event {
+	return r.hidden(c.Internal, event.ToolFailed, event.ToolFailedData{CallID: c.CallID, Name: c.Name, Index: view.CallIndex(c),
+		Args: c.Args, Code: code, Outcome: outcome, Message: message})
 }
 
 // event makes an event of this run.
@@ -222,13 +232,12 @@ func (r *Run) hidden(internal bool, t event.Type, data any) event.Event {
 // Recovered are the events by which a new owner takes a run over: what the last
 // one's model was saying is taken back, for a reason.
 func Recovered(view *event.Session, run *event.Run, reason string) []event.Event {
-	r := &Run{id: run.RunID, traceID: run.TraceID}
+	r := about(run)
 	out := []event.Event{r.event(event.RunRecovered, event.RunRecoveredData{Attempt: run.Book.Attempt + 1, FromSeq: view.Book.Claim.Seq - 1})}
 	out = append(out, r.takenBack(view, reason, 1)...)
 	for _, below := range view.Runs {
 		if below.ParentRunID != "" && !below.Status.Terminal() {
-			c := &Run{id: below.RunID, traceID: below.TraceID, internal: below.Book.Internal}
-			out = append(out, c.takenBack(view, reason, 1)...)
+			out = append(out, about(below).takenBack(view, reason, 1)...)
 		}
 	}
 	return out
@@ -244,15 +253,7 @@ func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.E
 	discard := func(messageID string) {
 		out = append(out, r.event(event.MessageDiscarded, event.MessageDiscardedData{MessageID: messageID, Reason: reason, Retry: retry}))
 	}
-	open := ""
-	for _, m := range view.Messages {
-		if m.RunID == r.id && m.Status == event.Streaming {
-			open = m.MessageID
-		}
-	}
-	if open == "" && len(view.Book.Reasoning) > 0 && view.Thinks(r.id) { // its message had not begun
-		open = event.NewID("msg")
-	}
+	open := r.openMessage(view)
 	if open != "" {
 		discard(open)
 	}
@@ -269,6 +270,19 @@ func (r *Run) takenBack(view *event.Session, reason string, retry int) []event.E
 		out = append(out, r.event(event.StateSnapshot, event.StateSnapshotData{State: was}))
 	}
 	return out
+}
+
+// openMessage is what the run's model is saying, empty if nothing.
+func (r *Run) openMessage(view *event.Session) string {
+	for _, m := range slices.Backward(view.Messages) {
+		if m.RunID == r.id && m.Status == event.Streaming {
+			return m.MessageID
+		}
+	}
+	if len(view.Book.Reasoning) > 0 && view.Thinks(r.id) { // its message had not begun
+		return event.NewID("msg")
+	}
+	return ""
 }
 
 func orNull(raw json.RawMessage) json.RawMessage {

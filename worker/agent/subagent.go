@@ -164,7 +164,7 @@ func (r *Run) closeChildren(view *event.Session, callID, why string) (out []even
 		if run.ParentRunID != r.id || run.ParentCallID != callID || run.Status.Terminal() {
 			continue
 		}
-		c := &Run{id: run.RunID, traceID: run.TraceID, internal: run.Book.Internal}
+		c := about(run)
 		usage := run.Usage
 		out = append(out, c.closers(view, why)...)
 		if why == "cancelled" {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -111,7 +110,7 @@ func (t *toolCall) begin() []event.Event {
 			brokenOff+" Find out before you call it again.", nil))
 	case !known:
 		return t.closed(t.failed(event.CodeInterrupted, event.OutcomeFailed, "not run: its arguments held a secret that is not in the log. Call it again.", nil))
-	case !isObject(args):
+	case !event.IsObject(args):
 		return t.closed(t.failed(event.CodeToolError, event.OutcomeFailed, "not run: the arguments are not a JSON object: "+args, nil))
 	}
 	t.tool, t.args = found, args
@@ -144,15 +143,10 @@ func (t *toolCall) arguments() (args string, known bool) {
 		return raw, true
 	}
 	args = t.call.Args
-	if args == "" {
+	if args == "" || args == "null" {
 		args = "{}" // what models send for a tool without parameters
 	}
 	return args, !t.call.Redacted
-}
-
-func isObject(args string) bool {
-	var object map[string]json.RawMessage
-	return event.Valid([]byte(args)) && json.Unmarshal([]byte(args), &object) == nil
 }
 
 // perform calls the tool, again where that may help, and logs its result.
@@ -170,15 +164,16 @@ func (t *toolCall) perform(ctx context.Context) error {
 
 // attempt calls the tool once.
 func (t *toolCall) attempt(ctx context.Context) (tool.Result, error) {
-	timeout := t.tool.Spec().MaxTime()
-	callCtx, cancel := context.WithCancel(ctx)
-	if timeout > 0 {
-		callCtx, cancel = context.WithTimeout(ctx, timeout)
-	}
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if timeout := t.tool.Spec().MaxTime(); timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, timeout)
+		defer stop()
+	}
 	artifacts := newArtifactLog(t)
 	progress := &progressLog{call: t}
-	result, err := t.tool.Call(callCtx, tool.Call{
+	result, err := t.tool.Call(ctx, tool.Call{
 		Tenant: t.run.Tenant, SessionID: t.view.SessionID, RunID: t.run.id, CallID: t.call.CallID,
 		Args: t.args, Attempt: t.call.Attempt, IdempotencyKey: t.key(), Session: t.view,
 		Progress: progress.report, Create: artifacts.create, Open: artifacts.read, Agent: t.sub, Once: t.once,
@@ -244,18 +239,24 @@ func (t *toolCall) completed(ctx context.Context, result tool.Result) error {
 
 // toolError is the closer of a call whose tool answered with an error.
 func (t *toolCall) toolError(ctx context.Context, result tool.Result) event.Event {
-	message := "the tool failed"
-	for _, p := range result.Content {
-		if p.Type == event.PartText && p.Text != "" {
-			message = head(t.run.Redactor.String(p.Text), 2<<10)
-			break
-		}
-	}
+	message := head(t.run.Redactor.String(firstText(result.Content, "the tool failed")), maxReason)
 	cut, err := t.fit(ctx, result)
 	if err != nil {
 		cut = fitted{}
 	}
 	return t.failed(event.CodeToolError, event.OutcomeFailed, message, &cut)
+}
+
+// maxReason is how much of a failed result is said in its message, in bytes.
+const maxReason = 2 << 10
+
+func firstText(content []event.Part, otherwise string) string {
+	for _, p := range content {
+		if p.Type == event.PartText && p.Text != "" {
+			return p.Text
+		}
+	}
+	return otherwise
 }
 
 func (t *toolCall) failed(code event.Code, outcome event.Outcome, message string, cut *fitted) event.Event {

@@ -93,10 +93,7 @@ func (b builder) source(c agent.ToolConfig) (tool.Source, error) {
 	if c.Builtin != "" {
 		return builtin.Source(c.Builtin), nil
 	}
-	o := mcp.Options{Name: c.MCP.Name, Command: slices.Clone(c.MCP.Command), URL: c.MCP.URL, Allow: c.Allow, OnCrash: c.OnCrash, Timeout: c.Timeout, Retries: c.Retries, Log: b.Logger}
-	if len(o.Command) > 0 && o.Command[0] == "runlog" && b.Self != "" {
-		o.Command[0] = b.Self
-	}
+	o := mcp.Options{Name: c.MCP.Name, Command: b.command(c.MCP.Command), URL: c.MCP.URL, Allow: c.Allow, OnCrash: c.OnCrash, Timeout: c.Timeout, Retries: c.Retries, Log: b.Logger}
 	var err error
 	if o.Env, err = b.resolved(c.MCP.Env); err != nil {
 		return nil, fmt.Errorf("mcp %s: %w", o.Name, err)
@@ -108,6 +105,15 @@ func (b builder) source(c agent.ToolConfig) (tool.Source, error) {
 		return nil, err
 	}
 	return mcp.Open(o), nil
+}
+
+// command is the command of a file, where "runlog" is this program.
+func (b builder) command(c []string) []string {
+	c = slices.Clone(c)
+	if len(c) > 0 && c[0] == "runlog" && b.Self != "" {
+		c[0] = b.Self
+	}
+	return c
 }
 
 // resolved puts secrets into the values of a map.

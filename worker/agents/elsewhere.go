@@ -163,12 +163,9 @@ func (b builder) exec(d agent.Definition) (remote.Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	o := exec.Options{Command: slices.Clone(c.Command), Env: env, Dir: c.Dir, Config: c.Config, Idle: c.Idle, Grace: c.Grace}
+	o := exec.Options{Command: b.command(c.Command), Env: env, Dir: c.Dir, Config: c.Config, Idle: c.Idle, Grace: c.Grace}
 	if b.Logger != nil {
 		o.Log = b.Logger.With("agent", d.Name)
-	}
-	if o.Command[0] == "runlog" && b.Self != "" {
-		o.Command[0] = b.Self
 	}
 	return exec.New(o), o.Check()
 }

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,10 +67,7 @@ func (r *Redactor) Learn(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.rules.Load()
-	all := make(map[string]bool, len(old.values)+len(values))
-	for v := range old.values {
-		all[v] = true
-	}
+	all := maps.Clone(old.values)
 	for _, v := range values {
 		if v = strings.TrimSpace(v); len(v) >= minSecret {
 			all[v] = true

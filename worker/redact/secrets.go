@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -41,11 +43,7 @@ func (s *Secrets) Redactor(o Options) *Redactor {
 	r := New(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	values := make([]string, 0, len(s.values))
-	for v := range s.values {
-		values = append(values, v)
-	}
-	r.Learn(values...)
+	r.Learn(slices.Collect(maps.Keys(s.values))...)
 	s.redactors = append(s.redactors, r)
 	return r
 }
@@ -133,10 +131,8 @@ func (s *Secrets) remember(values []string) error {
 	for _, v := range fresh {
 		s.values[v] = true
 	}
-	if len(fresh) > 0 {
-		for _, r := range s.redactors {
-			r.Learn(fresh...)
-		}
+	for _, r := range s.redactors {
+		r.Learn(fresh...)
 	}
 	return nil
 }

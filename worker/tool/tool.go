@@ -1,10 +1,11 @@
 // Package tool is the seam between the agent loop and what a model may call:
-// MCP servers, built-in tools, and later sub-agents and tools written in Go.
+// MCP servers, built-in tools, other agents, and tools written in Go.
 package tool
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -141,14 +142,11 @@ type Source interface {
 	Close() error
 }
 
-type sentinel string
-
-func (e sentinel) Error() string { return string(e) }
-
-const (
+// Sentinels that callers act on.
+var (
 	// ErrUnavailable: the tool's server is missing or died before the answer.
-	ErrUnavailable = sentinel("tool unavailable")
+	ErrUnavailable = errors.New("tool unavailable")
 	// ErrEffectUnknown comes with ErrUnavailable or with an exceeded deadline
 	// if the request had been sent: the tool may have had its effect.
-	ErrEffectUnknown = sentinel("the tool may have had its effect")
+	ErrEffectUnknown = errors.New("the tool may have had its effect")
 )

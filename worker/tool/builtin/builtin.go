@@ -76,5 +76,5 @@ func wanted(goType string) string {
 }
 
 func failed(format string, args ...any) tool.Result {
-	return tool.Result{Failed: true, Content: []event.Part{event.TextPart(fmt.Sprintf(format, args...))}}
+	return tool.Failed(fmt.Sprintf(format, args...))
 }

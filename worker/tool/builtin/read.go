@@ -46,10 +46,10 @@ type readArgs struct {
 func (readArtifact) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	var a readArgs
 	if problem := decode(call.Args, &a, "artifact_id, offset and limit"); problem != "" {
-		return failed("%s", problem), nil
+		return tool.Failed(problem), nil
 	}
 	if problem := a.check(); problem != "" {
-		return failed("%s", problem), nil
+		return tool.Failed(problem), nil
 	}
 	src, about, err := call.Open(ctx, *a.ArtifactID)
 	switch {

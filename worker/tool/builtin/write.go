@@ -39,10 +39,10 @@ type writeArgs struct {
 func (writeArtifact) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	var a writeArgs
 	if problem := decode(call.Args, &a, "name, content and media_type"); problem != "" {
-		return failed("%s", problem), nil
+		return tool.Failed(problem), nil
 	}
 	if problem := a.check(); problem != "" {
-		return failed("%s", problem), nil
+		return tool.Failed(problem), nil
 	}
 	part, err := write(ctx, call, *a.Name, *a.MediaType, *a.Content)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -33,8 +32,8 @@ func (t *remote) Namespace() string { return t.server.opt.Name }
 // tool.ErrEffectUnknown if the server may have got the request. What the server
 // refuses, such as bad arguments, is a failed Result.
 func (t *remote) Call(caller context.Context, call tool.Call) (tool.Result, error) {
-	if !isObject(call.Args) {
-		return failed("The arguments must be one JSON object, as the schema of the tool describes it."), nil
+	if !event.IsObject(call.Args) {
+		return tool.Failed("The arguments must be one JSON object, as the schema of the tool describes it."), nil
 	}
 	ctx, cancel := context.WithTimeout(caller, t.spec.Timeout)
 	defer cancel()
@@ -50,7 +49,7 @@ func (t *remote) Call(caller context.Context, call tool.Call) (tool.Result, erro
 	case ctx.Err() != nil:
 		return tool.Result{}, t.unavailable(false, fmt.Errorf("no connection within %s", t.spec.Timeout))
 	case isAnswer(err):
-		return failed(answerText(err)), nil
+		return tool.Failed(answerText(err)), nil
 	}
 	return tool.Result{}, t.unavailable(sent, err)
 }
@@ -178,12 +177,4 @@ func answerText(err error) string {
 	var answer *jsonrpc.Error
 	errors.As(err, &answer)
 	return answer.Message
-}
-
-func isObject(args string) bool {
-	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && event.Valid([]byte(args))
-}
-
-func failed(text string) tool.Result {
-	return tool.Result{Content: []event.Part{event.TextPart(text)}, Failed: true}
 }
