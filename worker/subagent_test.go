@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -149,7 +150,14 @@ func TestASubAgentIsCancelledWithItsParent(t *testing.T) {
 	b := newBench(t, 2*time.Second)
 	var started atomic.Int32
 	stopped := make(chan struct{}, 2)
-	b.ensemble(named1(t, "a", delegates(2), subB()), named1(t, "b", hangs(&started, stopped)))
+	var asked sync.WaitGroup
+	asked.Add(2)
+	together := func(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
+		asked.Done()
+		asked.Wait() // while one speaks the other cannot begin
+		return hangs(&started, stopped)(ctx, req, emit)
+	}
+	b.ensemble(named1(t, "a", delegates(2), subB()), named1(t, "b", play(together)))
 	b.invoke("run_1", "hi")
 	b.until("the sub-agents", func(*event.Session) bool { return started.Load() == 2 })
 	b.cancelRun("run_1")
