@@ -56,7 +56,7 @@ func (l *Log) batch(ctx context.Context, k Key, pos uint64, size int) iter.Seq2[
 		}
 		for {
 			if ctx.Err() != nil {
-				yield(Frame{}, ctx.Err())
+				yield(Frame{}, unavailable(ctx.Err()))
 				return
 			}
 			f, more, err := nextOf(timed, k, msgs)
