@@ -107,6 +107,20 @@ func limitMemory(bytes int64) int64 {
 	return 0
 }
 
+// spareFiles are for all that is no client: a connection to NATS that is lost has to be
+// made anew, and artifacts are read.
+const spareFiles = 256
+
+// limitConns is how many connections of clients there may be at once where only so many
+// files may be open (0: nobody knows): beyond it nobody would be told anything, proxies'
+// checks neither.
+func limitConns(conns int, files uint64) int {
+	if files == 0 {
+		return conns
+	}
+	return int(min(uint64(conns), files-min(spareFiles, files/2)))
+}
+
 // prefixes reads addresses and prefixes that are separated by commas.
 func prefixes(text string) (all []netip.Prefix, err error) {
 	for _, v := range list(text) {

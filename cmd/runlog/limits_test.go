@@ -85,3 +85,15 @@ func TestSettingsAreDocumented(t *testing.T) {
 		}
 	})
 }
+
+func TestConnectionsLeaveFilesForTheRest(t *testing.T) {
+	for _, c := range []struct {
+		conns int
+		files uint64
+		want  int
+	}{{60_000, 0, 60_000}, {60_000, 1 << 20, 60_000}, {60_000, 1024, 768}, {60_000, 64, 32}, {10, 1024, 10}, {60_000, 1 << 63, 60_000}} {
+		if got := limitConns(c.conns, c.files); got != c.want {
+			t.Errorf("%d connections with %d files: %d, want %d", c.conns, c.files, got, c.want)
+		}
+	}
+}

@@ -55,6 +55,9 @@ func (s *settings) serveEdge(ctx context.Context, st *stores, ln net.Listener) e
 	if opts.Memory > 0 {
 		s.log.Info("memory is limited", "bytes", opts.Memory)
 	}
+	if opts.MaxConns < s.limits.maxConns {
+		s.log.Warn("connections are limited by the files that the process may open: raise that (ulimit -n, LimitNOFILE)", "connections", opts.MaxConns)
+	}
 	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log}, opts)
 	return srv.Run(ctx, ln)
 }
@@ -70,7 +73,7 @@ func (s *settings) edgeOptions() (edge.Options, error) {
 		Stream:     stream.Options{Ping: s.ping, WriteTimeout: l.writeTimeout},
 		SocketPing: s.ping, TLS: certificate, Origins: list(s.origins), TrustedProxies: proxies,
 		MaxBody: l.maxBody, MaxUpload: l.maxUpload, MaxHeader: int(l.maxHeader), HeaderTimeout: l.headerTimeout, BodyTimeout: l.bodyTimeout,
-		MaxStreams: l.maxStreams, MaxConns: l.maxConns, Memory: limitMemory(l.memory), MaxWait: l.maxWait,
+		MaxStreams: l.maxStreams, MaxConns: limitConns(l.maxConns, openFiles()), Memory: limitMemory(l.memory), MaxWait: l.maxWait,
 		TenantRate: l.tenantRate, TenantStreams: l.tenantStreams,
 		AddressRate: l.addressRate, AddressStreams: l.addressStreams, AddressConns: l.addressConns,
 		DrainDelay: s.drainDelay, DrainRate: l.drainRate, DrainPeriod: l.drainPeriod,
