@@ -42,6 +42,10 @@ const readBatch = 256
 // batchBytes is the size of a batch for a reader that wants all there is.
 const batchBytes = 8 << 20
 
+// firstBytes is the size of such a reader's first batch. Who has to wait before he may read
+// much (Gate) holds no more than that meanwhile.
+const firstBytes = 96 << 10
+
 // Read yields the frames that hold the events after the seq after, through head, which
 // the caller has from Head or from a live frame. The first frame may begin at or before
 // after. An error ends it, at the place where something is missing: ErrGone if the log
@@ -56,7 +60,16 @@ func (l *Log) Read(ctx context.Context, k Key, after event.Seq, head Head) iter.
 			yield(Frame{}, fmt.Errorf("read %s after %d: %w", k, after, err))
 			return
 		}
-		l.readFrom(ctx, k, after, pos, head, batchBytes, yield)
+		at, all := Head{Seq: after, Pos: pos - 1}, true
+		first := 0
+		l.readFrom(ctx, k, after, pos, head, firstBytes, func(f Frame, err error) bool {
+			at, first = f.End(), first+len(f.Data)
+			all = yield(f, err) && err == nil
+			return all && first < firstBytes
+		})
+		if all && at.Seq < head.Seq {
+			l.readFrom(ctx, k, at.Seq, at.Pos+1, head, batchBytes, yield)
+		}
 	}
 }
 

@@ -80,22 +80,17 @@ func (v *Viewer) dropSnapshot() {
 const fewMissed = 256
 
 // orSnapshot has the viewer begin with a snapshot if that is smaller than the events
-// that it missed. How large they are is estimated from the first page of them, which is
-// shown if they are sent.
+// that it missed.
 func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	missed := int(head.Seq - min(v.at.Seq, head.Seq))
 	if missed <= fewMissed {
 		return nil
 	}
-	list, err := v.readPage(ctx, nil, head)
-	if errors.Is(err, eventlog.ErrGone) {
-		return nil // a reset will come
-	}
-	if err != nil || len(list) == 0 {
+	replay, err := v.replaySize(ctx, head, missed)
+	if err != nil || replay == 0 {
 		return err
 	}
-	from, page := v.at, v.page
-	replay := weigh(list) * missed / len(list)
+	from := v.at
 	err = v.takeSnapshot(ctx, dialect.Snapshot)
 	switch {
 	case errors.Is(err, ErrCrowded): // show the events
@@ -105,9 +100,27 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 		return nil
 	}
 	v.dropSnapshot()
-	v.at, v.page, v.ahead = from, page, list
+	v.at, v.page = from, eventlog.Head{}
 	v.over, v.status, v.until = false, "", head.Seq
 	return nil
+}
+
+// replaySize is about how many bytes the missed events come to, by the first page of them;
+// 0 if they are gone, for which there will be a reset. The page is let go: who waits for a
+// snapshot holds nothing, and if the events are shown they are read again.
+func (v *Viewer) replaySize(ctx context.Context, head eventlog.Head, missed int) (int, error) {
+	defer func() {
+		v.dropNext()
+		v.reading = v.reading.read()
+	}()
+	list, err := v.readPage(ctx, nil, head)
+	if errors.Is(err, eventlog.ErrGone) {
+		return 0, nil
+	}
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return weigh(list) * missed / len(list), nil
 }
 
 // weigh is about how many bytes events come to in a merged replay.
