@@ -37,7 +37,7 @@ func TestStatesOfManySessionsStayWithinMemory(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for range 4 {
+	for range 2 {
 		var steps errgroup.Group
 		for _, s := range all {
 			steps.Go(func() error { return s.complete(ctx, "and on", 100) })
