@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -127,5 +128,30 @@ func TestSnapshotsOfManySessionsHaveRoomInTurn(t *testing.T) {
 	}
 	if n := e.refusals("conversations"); n != 0 {
 		t.Errorf("the metrics tell of %v refusals", n)
+	}
+}
+
+// Those that would only be shorter than what was missed do not wait for each other: the
+// events are told where there is no room.
+func TestShorterSnapshotsOfManySessionsDoNotWaitForEachOther(t *testing.T) {
+	s := newSite(t)
+	e := s.serve(edge.Options{Stream: stream.Options{Budget: room.Budget{Told: 2 << 20, Folds: 1}, LoadWait: 100 * time.Millisecond}})
+	const sessions = 6
+	for i := range sessions {
+		w := s.scribe("default", fmt.Sprint("s", i))
+		w.write(started("r"))
+		for range 12 { // 400 KiB; a tenant has 1 MiB
+			w.write(said("r", strings.Repeat("x", 32<<10)))
+		}
+		list := make([]event.Event, 300)
+		for i := range list {
+			list[i] = of("r", event.Custom, event.CustomData{Name: "n", Value: json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)})
+		}
+		w.write(list...)
+	}
+	whole := string(e.get(200, manyURL(sessions, "&catchup=snapshot&follow=0")))
+	snapshots, told := strings.Count(whole, "event: snapshot"), strings.Count(whole, "event: run.started")
+	if snapshots == 0 || snapshots+told != sessions {
+		t.Errorf("%d snapshots and %d whole sessions of %d", snapshots, told, sessions)
 	}
 }
