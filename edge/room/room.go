@@ -61,6 +61,9 @@ func (s *Share) Grow(n int64) (ok bool) {
 // who came first is first. Who needs little does not wait for who needs much. When ctx ends
 // first it returns the cause.
 func (s *Share) Await(ctx context.Context, n int64) error {
+	if s.Room == nil {
+		return nil
+	}
 	w := s.join(n)
 	select {
 	case <-w.in:
@@ -76,10 +79,6 @@ func (s *Share) Await(ctx context.Context, n int64) error {
 // join lets a share in, or has it wait.
 func (s *Share) join(n int64) *waiter {
 	w := &waiter{s, n, make(chan struct{})}
-	if s.Room == nil {
-		close(w.in)
-		return w
-	}
 	s.Room.mu.Lock()
 	defer s.Room.mu.Unlock()
 	if s.grow(n) {

@@ -123,3 +123,15 @@ func TestWhoWaitsIsLetInInTurn(t *testing.T) {
 		large.GiveUp()
 	})
 }
+
+// Without a room there is nothing to wait for, nor to call anybody away from.
+func TestNobodyWaitsWithoutARoom(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // of two channels that are ready, either is taken
+		var s Share
+		if err := s.Await(ctx, 1); err != nil || !s.Grow(1) {
+			t.Fatal(err)
+		}
+	}
+}
