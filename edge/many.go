@@ -120,7 +120,7 @@ func (s *Server) viewAll(ctx context.Context, c *call, ids []string, at stream.P
 			req := base
 			req.Key, req.After = k, at.At[i]
 			req.Snapshot = base.Snapshot && req.After == stream.Position{} // else the client has one, or what it would tell
-			req.Later = req.Snapshot && i != first
+			req.Later = i != first
 			v, err := s.view(ctx, req)
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func (v *Viewer) serve(ctx context.Context, out *output, untilIdle bool) (verdic
 		return over, err
 	}
 	if v.req.Later && v.req.Snapshot {
-		if err := v.takeSnapshot(ctx, dialect.Snapshot); err != nil {
+		if err := v.takeSnapshot(ctx, dialect.Snapshot, true); err != nil {
 			return over, err
 		}
 	}

@@ -114,7 +114,7 @@ func TestASnapshotReplacesWhatIsKept(t *testing.T) {
 	if err := gate.pass(t.Context(), 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.takeSnapshot(t.Context(), dialect.Reset); err != nil {
+	if err := v.takeSnapshot(t.Context(), dialect.Reset, false); err != nil {
 		t.Error(err)
 	}
 }

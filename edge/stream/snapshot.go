@@ -29,12 +29,13 @@ func (s *snapshot) size() (n int) {
 
 // takeSnapshot moves the viewer to the head of the log and has it show the fold of all
 // events up to there first. With NoFollow the stream ends there too. ErrCrowded if there
-// is no room for it.
-func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind) error {
+// is no room for it soon. patient is for the streams of many while they serve, which send
+// what others wait for: it waits as long as ctx lasts.
+func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind, patient bool) error {
 	v.dropSnapshot()
 	v.kept.Drop() // the snapshot replaces it; kept, it could be what there is no turn or room for
 	hold := v.hub.Hold(v.req.Key.Tenant)
-	hold.patient = v.req.Later
+	hold.patient = patient
 	s, head, err := v.hub.Load(ctx, v.req.Key, hold)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 		return err
 	}
 	from := v.at
-	err = v.takeSnapshot(ctx, dialect.Snapshot)
+	err = v.takeSnapshot(ctx, dialect.Snapshot, false)
 	switch {
 	case errors.Is(err, ErrCrowded): // show the events
 	case err != nil:
@@ -143,7 +144,7 @@ func weigh(list []*entry) int {
 // snapshot.
 func (v *Viewer) beginAnew(ctx context.Context) error {
 	v.anew = false
-	if err := v.takeSnapshot(ctx, dialect.Reset); err != nil {
+	if err := v.takeSnapshot(ctx, dialect.Reset, v.req.Later); err != nil {
 		return err
 	}
 	if fn := v.hub.opts.Observe.Reset; fn != nil {
@@ -154,7 +155,7 @@ func (v *Viewer) beginAnew(ctx context.Context) error {
 
 // reset gives a client whose position the log no longer holds a snapshot to start from.
 func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
-	err := v.takeSnapshot(ctx, dialect.Reset)
+	err := v.takeSnapshot(ctx, dialect.Reset, v.req.Later)
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		return down, nil
 	}

@@ -159,7 +159,7 @@ func (v *Viewer) prepare(ctx context.Context) (over bool, err error) {
 		if v.req.Later {
 			return false, nil
 		}
-		return false, v.takeSnapshot(ctx, dialect.Snapshot)
+		return false, v.takeSnapshot(ctx, dialect.Snapshot, false)
 	}
 	head, err := v.head(ctx)
 	if err != nil {
