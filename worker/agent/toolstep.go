@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -13,45 +14,47 @@ import (
 )
 
 // toolStep does what can be done for the open calls: it asks for the approvals
-// that are missing, and runs side by side what may run. It returns when each of
-// those has its result in the log, and ErrParked if none may run. When the run
-// is cancelled the calls are told so and closed.
+// that are missing, and runs side by side what may run, or as much of it as may
+// run at once: the rest is open still, and is what the next step is about. It
+// returns when each of those has its result in the log, and ErrParked if none may
+// run. When the run is cancelled the calls are told so and closed.
 func (r *Run) toolStep(ctx context.Context, view *event.Session, run *event.Run, open []*event.ToolCall) error {
 	if err := r.listTools(ctx); err != nil {
 		return err
 	}
-	var out []event.Event
-	var calls []*toolCall
-	for _, c := range open {
-		tc := &toolCall{run: r, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
-		if asks, ok := tc.asks(); ok {
-			out = append(out, asks)
-			continue
-		}
-		if !view.Waits(c) {
-			calls = append(calls, tc)
-		}
-	}
+	asked, calls := r.sorted(view, open)
 	if err := r.reserveCalls(view, len(calls)); err != nil {
 		return err
 	}
 	if len(calls) == 0 {
-		return r.park(ctx, out)
+		return r.park(ctx, asked)
 	}
+	calls = calls[:min(len(calls), r.Tunables.Parallel)]
+	out := asked
 	if run.Status != event.WaitingTool {
 		out = append(out, r.event(event.RunStatus, event.RunStatusData{Status: event.WaitingTool, Previous: run.Status}))
 	}
-	begun := calls[:0:0]
 	for _, tc := range calls {
 		out = append(out, tc.begin()...)
-		if tc.tool != nil {
-			begun = append(begun, tc)
-		}
 	}
 	if err := r.Journal.Append(out...); err != nil {
 		return err
 	}
-	return r.runCalls(ctx, begun)
+	return r.runCalls(ctx, slices.DeleteFunc(calls, func(tc *toolCall) bool { return tc.tool == nil }))
+}
+
+// sorted tells the open calls of which somebody has to be asked, by what asks,
+// from those that may run.
+func (r *Run) sorted(view *event.Session, open []*event.ToolCall) (asked []event.Event, calls []*toolCall) {
+	for _, c := range open {
+		tc := &toolCall{run: r, view: view, call: c, index: view.CallIndex(c), internal: c.Internal}
+		if asks, ok := tc.asks(); ok {
+			asked = append(asked, asks)
+		} else if !view.Waits(c) {
+			calls = append(calls, tc)
+		}
+	}
+	return asked, calls
 }
 
 // runCalls performs the side effects: only after tool.running is committed, and
@@ -60,8 +63,7 @@ func (r *Run) runCalls(ctx context.Context, calls []*toolCall) error {
 	if err := r.announced(ctx); err != nil {
 		return err
 	}
-	g := errgroup.Group{}
-	g.SetLimit(r.Tunables.Parallel)
+	g := errgroup.Group{} // all begin now: none waits until the session may be another's
 	for _, tc := range calls {
 		g.Go(func() (err error) {
 			defer Caught(&err)
