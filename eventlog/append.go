@@ -46,7 +46,7 @@ type Writer struct {
 	seq       event.Seq
 	committed Head
 	err       error // why the writer ended
-	sentAt    time.Time
+	sentAt    time.Time // the last committed frame, for the first time
 	frames    int
 }
 
@@ -132,7 +132,7 @@ func (w *Writer) Head() Head {
 func (w *Writer) Start() event.Seq { return w.start }
 
 // Fresh reports whether the last commit was sent less than d ago: so long the
-// session cannot have been taken over.
+// session cannot have been taken over. What is not committed yet proves nothing.
 func (w *Writer) Fresh(d time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *Writer) run() {
 			w.mu.Unlock()
 			return
 		}
-		w.committed = head
+		w.committed, w.sentAt = head, began
 		w.changed.Broadcast()
 		w.mu.Unlock()
 		if f := w.log.opts.Observe.Appended; f != nil {
@@ -293,9 +293,6 @@ func (w *Writer) message(id string, prev Head, data []byte, first, last event.Se
 }
 
 func (w *Writer) publish(msg *nats.Msg) (uint64, error) {
-	w.mu.Lock()
-	w.sentAt = time.Now()
-	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.ctx, ackWait)
 	defer cancel()
 	answer, err := w.log.nc.RequestMsgWithContext(ctx, msg)

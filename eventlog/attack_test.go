@@ -386,3 +386,38 @@ func TestAWrongInstallationIsRefused(t *testing.T) {
 		t.Errorf("a stream that forgets was accepted: %v", err)
 	}
 }
+
+// What was sent and not heard of proves no ownership: it may be behind the claim of
+// another, as what a process sends that stood still.
+func TestOnlyACommitIsFresh(t *testing.T) {
+	c := testservers.NATS(t, 1)
+	proxy := testservers.StartProxy(t, c.Node(0).Addr())
+	k := Key{"default", "s"}
+	good, w := dial(t, c.URL(), Options{}), dial(t, "nats://"+proxy.Addr(), Options{}).Writer(k, Head{})
+	defer w.Close()
+	if w.Fresh(time.Hour) {
+		t.Error("a writer that has written nothing is fresh")
+	}
+	if _, err := w.Append(custom(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	committed := time.Now()
+	if !w.Fresh(time.Hour) {
+		t.Error("a commit is not fresh")
+	}
+	proxy.BlackholeReplies()
+	if _, err := w.Append(custom(2)); err != nil {
+		t.Fatal(err)
+	}
+	for { // it was sent
+		if head, err := good.Head(t.Context(), k); err != nil || head.Seq > 1 {
+			break
+		}
+	}
+	if w.Fresh(time.Since(committed)) {
+		t.Error("fresh without a commit")
+	}
+}
