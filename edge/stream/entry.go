@@ -82,11 +82,13 @@ func (e *entry) frame(v view, list []dialect.Message) [][]byte {
 	messages := make([][]byte, len(list))
 	for i, m := range list {
 		at := e.position(i, len(list))
-		size := len(m.Event) + len(m.Data) + 64
-		messages[i] = v.transport.Append(make([]byte, 0, size), at.String(), m)
+		messages[i] = v.transport.Append(make([]byte, 0, frameSize(m)), at.String(), m)
 	}
 	return messages
 }
+
+// frameSize is enough for a message as most transports frame it.
+func frameSize(m dialect.Message) int { return len(m.Event) + len(m.Data) + 64 }
 
 // size is about what an entry keeps in memory: its line twice, as it was stored and
 // encoded for one view, and itself with what tells it from the event before it.

@@ -85,6 +85,7 @@ type Hub struct {
 	opts    Options
 	pages   turns     // of viewers that read the log or wait for it
 	loads   loads     // of whole conversations
+	stands  stands    // of snapshots that viewers share
 	replays room.Room // what viewers that catch up have read
 	rings   budget
 	began   time.Time

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -42,8 +43,9 @@ func (l *loads) init(o *Options) {
 // used by one goroutine at a time. The zero Hold counts nothing.
 type Hold struct {
 	share   room.Share
-	turn    func() // nil: it has none
-	patient bool   // waits for room and a turn as long as its context does
+	turn    func()    // nil: it has none
+	patient bool      // waits for room and a turn as long as its context does
+	came    time.Time // since when it waits; zero: since it has to
 }
 
 // Hold returns one for an answer to a tenant. Drop it.
@@ -87,12 +89,28 @@ func (h *Hub) Load(ctx context.Context, k eventlog.Key, hold *Hold) (*event.Sess
 		defer e.hold.Drop()
 	}
 	e.hold.endTurn() // nobody has two
-	s, head, err := h.log.LoadThrough(ctx, k, e.pass)
-	if err != nil {
-		e.hold.Drop()
+	for {
+		s, head, err := h.log.LoadThrough(ctx, k, e.try)
+		var large *largeError
+		if errors.As(err, &large) {
+			err = e.pass(ctx, large.bytes)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			e.hold.Drop()
+		}
+		return s, head, err
 	}
-	return s, head, err
 }
+
+// A largeError ends a load that has to wait for room or a turn before it may take so many
+// bytes: it lets go of what it has read, waits, and begins again. Hundreds that wait would
+// have an event each, which can be large.
+type largeError struct{ bytes int }
+
+func (e *largeError) Error() string { return fmt.Sprintf("to load %d bytes takes a turn", e.bytes) }
 
 // An entrance is an eventlog.Gate: its hold gets room and a turn once the load is not
 // small any more.
@@ -112,7 +130,27 @@ func (v *Viewer) entrance() *entrance {
 	return &entrance{hub: v.hub, tenant: v.req.Key.Tenant, hold: hold}
 }
 
-// pass is the gate.
+// try is the gate of a load that is begun again after a largeError.
+func (e *entrance) try(_ context.Context, bytes int) error {
+	if bytes <= smallFold || e.hold.turn != nil || e.enterNow(int64(bytes)) {
+		return nil
+	}
+	return &largeError{bytes}
+}
+
+// enterNow is enter for whom there is room and a turn.
+func (e *entrance) enterNow(n int64) (ok bool) {
+	share := &e.hold.share
+	if !share.Grow(n) {
+		return false
+	}
+	if e.hold.turn, ok = e.hub.loads.turns.takeNow(e.tenant); !ok {
+		share.Set(share.Size() - n)
+	}
+	return ok
+}
+
+// pass is the gate of what waits with all that it has.
 func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if bytes <= smallFold || e.hold.turn != nil {
 		return nil
@@ -120,7 +158,7 @@ func (e *entrance) pass(ctx context.Context, bytes int) error {
 	if e.hold.patient {
 		return e.enter(ctx, int64(bytes))
 	}
-	return e.hub.patiently(ctx, func(ctx context.Context) error { return e.enter(ctx, int64(bytes)) })
+	return e.hub.patiently(ctx, e.hold.came, func(ctx context.Context) error { return e.enter(ctx, int64(bytes)) })
 }
 
 // enter waits for room and then for a turn. Meanwhile others may have become larger than
@@ -144,9 +182,13 @@ func (e *entrance) enter(ctx context.Context, n int64) error {
 	}
 }
 
-// patiently has wait wait for Options.LoadWait at most: then it is ErrCrowded.
-func (h *Hub) patiently(ctx context.Context, wait func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.loads.wait, ErrCrowded)
+// patiently has somebody who came at a time, zero for now, wait for Options.LoadWait at
+// most: then it is ErrCrowded.
+func (h *Hub) patiently(ctx context.Context, came time.Time, wait func(context.Context) error) error {
+	if came.IsZero() {
+		came = time.Now()
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, came.Add(h.loads.wait), ErrCrowded)
 	defer cancel()
 	err := wait(ctx)
 	if fn := h.opts.Observe.Crowded; fn != nil && errors.Is(err, ErrCrowded) {
@@ -175,7 +217,7 @@ func (v *Viewer) keep(ctx context.Context, e *entry) error {
 			return err
 		}
 	} else if more := int64(n) - v.kept.share.Size(); more > 0 && !v.caught && !v.kept.share.Grow(more) {
-		return v.hub.patiently(ctx, func(ctx context.Context) error { return v.kept.share.Await(ctx, more) })
+		return v.hub.patiently(ctx, time.Time{}, func(ctx context.Context) error { return v.kept.share.Await(ctx, more) })
 	}
 	v.kept.share.Set(int64(n))
 	return nil

@@ -16,7 +16,11 @@ import (
 // fill appends events in as few frames as they come to.
 func fill(t testing.TB, l *eventlog.Log, events ...event.Event) {
 	t.Helper()
-	w := newWriter(t, l)
+	appendTo(t, newWriter(t, l), events...)
+}
+
+func appendTo(t testing.TB, w *eventlog.Writer, events ...event.Event) {
+	t.Helper()
 	for _, e := range events {
 		if _, err := w.Append(e); err != nil {
 			t.Fatal(err)

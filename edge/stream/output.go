@@ -109,7 +109,7 @@ func (o *output) put(b []byte) error {
 // add puts a message that other viewers may share. One that would fill a buffer is not
 // copied but written as it is, so that clients that do not take it share it, too.
 func (o *output) add(message []byte) error {
-	if len(message) < flushAt || o.w == nil || o.lines {
+	if len(message) < flushAt || o.w == nil {
 		return o.put(append(o.buffer(), message...))
 	}
 	head, end := "", ""

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge/room"
 )
@@ -102,7 +103,7 @@ func (v *Viewer) readRoomily(ctx context.Context, read func(most int) page) page
 func (v *Viewer) awaitRoom(ctx context.Context, cost int64) error {
 	r := v.reading
 	r.takePage(0)
-	err := v.hub.patiently(ctx, func(ctx context.Context) error { return r.share.Await(ctx, cost) })
+	err := v.hub.patiently(ctx, time.Time{}, func(ctx context.Context) error { return r.share.Await(ctx, cost) })
 	if err == nil {
 		r.page = cost
 	}

@@ -5,27 +5,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
 
-// A snapshot is a fold as a viewer shows it. It is encoded when it is taken, since the
-// fold is larger.
+// A snapshot is a fold as viewers of a view show it. It is encoded when it is taken, since
+// the fold is larger. It does not change.
 type snapshot struct {
-	at       Position
-	messages []dialect.Message
-	hold     *Hold
+	head     eventlog.Head // it shows the log up to here
+	messages [][]byte      // framed; the last one moves the cursor, no other does
+	runs     map[string]runThen
+	ends     bool  // the stream is over with it, before its run is
+	hold     *Hold // once, however many viewers send it
+
+	// Of one that is shared; see stands.
+	stand   *stand
+	nth     int // that was begun there
+	viewers int // that have it, guarded by stands.mu
 }
 
-// size is about how many bytes are sent.
-func (s *snapshot) size() (n int) {
-	for _, m := range s.messages {
-		n += len(m.Data)
-	}
-	return n
+// A runThen is what a viewer has to know of its run.
+type runThen struct {
+	status  event.Status
+	started time.Time
 }
+
+// size is how many bytes are sent.
+func (s *snapshot) size() int { return sizeOf(s.messages) }
 
 // takeSnapshot moves the viewer to the head of the log and has it show the fold of all
 // events up to there first. With NoFollow the stream ends there too. ErrCrowded if there
@@ -34,44 +43,86 @@ func (s *snapshot) size() (n int) {
 func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind, patient bool) error {
 	v.dropSnapshot()
 	v.kept.Drop() // the snapshot replaces it; kept, it could be what there is no turn or room for
-	hold := v.hub.Hold(v.req.Key.Tenant)
-	hold.patient = patient
-	s, head, err := v.hub.Load(ctx, v.req.Key, hold)
+	s, err := v.newSnapshot(ctx, kind, patient)
 	if err != nil {
 		return err
 	}
-	v.at, v.page, v.until, v.hidden = Position{Seq: s.Seq, Epoch: head.Epoch}, head, s.Seq, 0
-	v.first, v.has = &snapshot{at: v.at, hold: hold}, v.at
-	if r := s.Run(v.req.RunID); r != nil {
-		v.over, v.status = r.Status.Terminal(), r.Status
-		if r.StartedAt != nil {
-			v.started = r.StartedAt.Time
+	v.first, v.page, v.until, v.hidden = s, s.head, s.head.Seq, 0
+	v.at = Position{Seq: s.head.Seq, Epoch: s.head.Epoch}
+	v.has = v.at
+	if r, ok := s.runs[v.req.RunID]; ok {
+		v.over, v.status = r.status.Terminal(), r.status
+		if !r.started.IsZero() {
+			v.started = r.started
 		}
 	}
-	if head.Seq > v.topic.look(0, nil).head.Seq {
+	v.over = v.over || s.ends
+	if s.head.Seq > v.topic.look(0, nil).head.Seq {
 		v.topic.watch.Check()
 	}
-	v.first.messages = v.encodeFold(kind, s)
-	hold.Encoded(v.first.size())
 	return nil
 }
 
+// newSnapshot makes a snapshot, or takes one that others have made. An encoder of the
+// viewer's own makes what is of no use to others, and a bundle copies what it sends.
+func (v *Viewer) newSnapshot(ctx context.Context, kind dialect.Kind, patient bool) (*snapshot, error) {
+	if _, part := v.view.transport.(tagged); part || v.encoder != nil {
+		return v.makeSnapshot(ctx, kind, patient, time.Now())
+	}
+	return v.sharedSnapshot(ctx, kind, patient)
+}
+
+// makeSnapshot encodes the session as it is now.
+func (v *Viewer) makeSnapshot(ctx context.Context, kind dialect.Kind, patient bool, came time.Time) (*snapshot, error) {
+	hold := v.hub.Hold(v.req.Key.Tenant)
+	hold.patient, hold.came = patient, came
+	fold, head, err := v.hub.Load(ctx, v.req.Key, hold)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{head: head, runs: map[string]runThen{}, hold: hold}
+	for _, r := range fold.Runs {
+		then := runThen{status: r.Status}
+		if r.StartedAt != nil {
+			then.started = r.StartedAt.Time
+		}
+		s.runs[r.RunID] = then
+	}
+	list, ends := v.encodeFold(kind, fold)
+	s.messages, s.ends = v.frameSnapshot(list, head), ends
+	hold.Encoded(s.size())
+	return s, nil
+}
+
 // encodeFold encodes a fold for the viewer. Its stream may end with that.
-func (v *Viewer) encodeFold(kind dialect.Kind, s *event.Session) []dialect.Message {
+func (v *Viewer) encodeFold(kind dialect.Kind, s *event.Session) (list []dialect.Message, ends bool) {
 	if v.encoder == nil {
-		return v.view.dialect.Snapshot(kind, s, v.view.audience)
+		return v.view.dialect.Snapshot(kind, s, v.view.audience), false
 	}
-	list := v.encoder.Snapshot(kind, s, v.view.audience)
-	if x, ok := v.encoder.(dialect.Ending); ok && x.Over() {
-		v.over = true // before the run is
+	list = v.encoder.Snapshot(kind, s, v.view.audience)
+	x, ok := v.encoder.(dialect.Ending)
+	return list, ok && x.Over()
+}
+
+// frameSnapshot frames messages, and lets go of each. A client that gets only a part of
+// them begins again: the last one alone has a position.
+func (v *Viewer) frameSnapshot(list []dialect.Message, head eventlog.Head) [][]byte {
+	framed := make([][]byte, len(list))
+	for i, m := range list {
+		id := ""
+		if i == len(list)-1 {
+			id = Position{Seq: head.Seq, Epoch: head.Epoch}.String()
+		}
+		framed[i] = v.view.transport.Append(make([]byte, 0, frameSize(m)), id, m)
+		list[i] = dialect.Message{}
 	}
-	return list
+	return framed
 }
 
 // dropSnapshot gives up the snapshot that was taken, if one was.
 func (v *Viewer) dropSnapshot() {
 	if v.first != nil {
-		v.first.hold.Drop()
+		v.hub.stands.drop(v.first)
 		v.first = nil
 	}
 }
@@ -172,22 +223,14 @@ func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	return more, v.sendSnapshot(out)
 }
 
-// sendSnapshot sends the snapshot that was taken, if one was, and lets go of it message by
-// message: the client may take its time. The last message moves the cursor, no other does:
-// a client that gets only a part begins again.
+// sendSnapshot sends the snapshot that was taken, if one was, and lets go of it.
 func (v *Viewer) sendSnapshot(out *output) error {
 	defer v.dropSnapshot()
 	if v.first == nil || out == nil {
 		return nil
 	}
-	for i, list := 0, v.first.messages; i < len(list); i++ {
-		id := ""
-		if i == len(list)-1 {
-			id = v.first.at.String()
-		}
-		framed := v.view.transport.Append(out.buffer(), id, list[i])
-		list[i] = dialect.Message{}
-		if err := out.put(framed); err != nil {
+	for _, m := range v.first.messages {
+		if err := out.add(m); err != nil {
 			return err
 		}
 	}

@@ -61,6 +61,18 @@ func (t *turns) takeSince(ctx context.Context, tenant string, came time.Time) (d
 	}
 }
 
+// takeNow is take if there is a turn for who comes now.
+func (t *turns) takeNow(tenant string) (done func(), ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.free == 0 {
+		return nil, false
+	}
+	t.free--
+	l := t.enter(tenant)
+	return func() { t.leave(tenant, l) }, true
+}
+
 // enter counts a viewer in. The caller holds mu.
 func (t *turns) enter(tenant string) *line {
 	l := t.lines[tenant]
