@@ -87,7 +87,7 @@ type Hub struct {
 	loads   loads     // of whole conversations
 	stands  stands    // of snapshots that viewers share
 	replays room.Room // what viewers that catch up have read
-	rings   budget
+	rings   rings
 	began   time.Time
 	waiting queue // rows of parked viewers that have something to do
 	lot     lot

@@ -72,16 +72,16 @@ func (v *Viewer) heartbeat(now time.Time) (dialect.Heartbeat, bool) {
 	if now.Sub(p.signAt) >= patience {
 		status = dialect.Unattended
 	}
-	h := dialect.Heartbeat{Status: status, Head: head, At: v.told().String(), Time: event.At(now)}
+	h := dialect.Heartbeat{Status: status, Head: head, At: v.cursor().String(), Time: event.At(now)}
 	if !started.IsZero() {
 		h.ElapsedMS = max(now.Sub(started).Milliseconds(), 0)
 	}
 	return h, true
 }
 
-// told is the viewer's position for a client. It may begin behind an event that it was not
+// cursor is the viewer's position for a client. It may begin behind an event that it was not
 // shown; after a restore the client would have to know which epoch that is of.
-func (v *Viewer) told() Position {
+func (v *Viewer) cursor() Position {
 	if v.at == (Position{Seq: v.req.Begins}) && v.topic.look(0, nil).head.Epoch != 0 {
 		return v.req.After
 	}

@@ -57,7 +57,7 @@ func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) 
 			}
 		}
 		for _, e := range list {
-			if !tells(e, v.req.RunID) {
+			if !belongs(e, v.req.RunID) {
 				continue
 			}
 			if paged {
@@ -70,9 +70,9 @@ func (v *Viewer) hasMore(ctx context.Context, head eventlog.Head) (bool, error) 
 	return false, nil
 }
 
-// tells: an event is part of what happens in a run. A command that comes too late is
+// belongs reports whether an event is part of what happens in a run. A command that comes too late is
 // noted as ignored even after the run's end.
-func tells(e *entry, runID string) bool {
+func belongs(e *entry, runID string) bool {
 	return e.RunID == runID && e.Type != event.CommandIgnored
 }
 
@@ -90,7 +90,7 @@ func (v *Viewer) lastFrame(ctx context.Context, head eventlog.Head) (open, known
 	}
 	list := v.topic.entries(new(event.Decoder), frames[0])
 	for i := len(list) - 1; i >= 0; i-- {
-		if e := list[i]; tells(e, v.req.RunID) {
+		if e := list[i]; belongs(e, v.req.RunID) {
 			return !e.Type.Terminal(), true, nil
 		}
 	}

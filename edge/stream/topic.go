@@ -116,7 +116,7 @@ func (t *topic) add(f eventlog.Frame, list []*entry) {
 	t.head = f.End()
 	t.pulse.signAt = time.Now()
 	t.trim(t.hub.opts.RingBytes)
-	t.tell()
+	t.announce()
 }
 
 // company is how many events are kept decoded at least: a lone viewer is done with one
@@ -167,7 +167,7 @@ func (t *topic) Broken(err error) {
 	t.hub.opts.Logger.Error("a session's log does not go on; its streams begin anew or are aborted",
 		"tenant", t.key.Tenant, "session", t.key.Session, "seq", uint64(t.head.Seq), "err", err)
 	t.broken = err
-	t.tell()
+	t.announce()
 }
 
 // trim keeps the ring within its bounds. The caller holds mu.
@@ -182,9 +182,9 @@ func (t *topic) hasEvents() bool {
 	return t.head.Seq > 0
 }
 
-// tell has all viewers look: those that wait in goroutines of their own, and those that
+// announce has all viewers look: those that wait in goroutines of their own, and those that
 // are parked. The caller holds mu.
-func (t *topic) tell() {
+func (t *topic) announce() {
 	if t.news != nil {
 		close(t.news)
 		t.news = nil

@@ -6,10 +6,10 @@ import (
 	"github.com/runlog-dev/runlog/edge/room"
 )
 
-// A budget bounds what the rings of all topics keep together: each may grow to
+// rings bounds what the rings of all topics keep together: each may grow to
 // Options.RingBytes as long as there is room for it, and all are cut to an equal
 // share when there is not, or when the process has used up its memory.
-type budget struct {
+type rings struct {
 	limit    int64
 	ledger   *room.Ledger
 	upTo     int64 // what the ledger may come to
@@ -19,30 +19,30 @@ type budget struct {
 	pressed  atomic.Uint32 // the ledger's era in which the rings were cut for the process
 }
 
-func (b *budget) init(o *Options) {
-	b.limit, b.ledger, b.upTo = o.Budget.Shared, o.Ledger, o.Budget.Requests
-	b.sweepAt.Store(b.limit)
+func (r *rings) init(o *Options) {
+	r.limit, r.ledger, r.upTo = o.Budget.Shared, o.Ledger, o.Budget.Requests
+	r.sweepAt.Store(r.limit)
 }
 
 // keepWithin has the rings cut if they are too large, in a goroutine of its own.
 func (h *Hub) keepWithin() {
-	b := &h.rings
-	if b.used.Load() <= b.sweepAt.Load() && b.surplus() == 0 || !b.sweeping.CompareAndSwap(false, true) {
+	r := &h.rings
+	if r.used.Load() <= r.sweepAt.Load() && r.surplus() == 0 || !r.sweeping.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		defer b.sweeping.Store(false)
+		defer r.sweeping.Store(false)
 		h.sweep()
 	}()
 }
 
 // surplus is what the process has used up beyond its share of the ceiling. Once the rings
 // were cut for that it is nothing, until it was measured what that has freed.
-func (b *budget) surplus() int64 {
-	if b.ledger == nil || b.pressed.Load() == b.ledger.Era() {
+func (r *rings) surplus() int64 {
+	if r.ledger == nil || r.pressed.Load() == r.ledger.Era() {
 		return 0
 	}
-	return max(0, b.ledger.Used()-b.upTo)
+	return max(0, r.ledger.Used()-r.upTo)
 }
 
 // sweep drops the folds that nobody uses, and cuts every ring to its share of three
@@ -56,11 +56,11 @@ func (h *Hub) sweep() {
 		all = append(all, t)
 	}
 	h.mu.Unlock()
-	b := &h.rings
-	most := b.limit / 4 * 3
-	if n := b.surplus(); n > 0 {
-		b.pressed.Store(b.ledger.Era())
-		most = max(0, min(most, b.used.Load()-n))
+	r := &h.rings
+	most := r.limit / 4 * 3
+	if n := r.surplus(); n > 0 {
+		r.pressed.Store(r.ledger.Era())
+		most = max(0, min(most, r.used.Load()-n))
 	}
 	share := int(most / int64(max(len(all), 1)))
 	for _, t := range all {
@@ -69,18 +69,18 @@ func (h *Hub) sweep() {
 		t.trim(share)
 		t.mu.Unlock()
 	}
-	b.sweepAt.Store(b.next(b.used.Load()))
+	r.sweepAt.Store(r.next(r.used.Load()))
 }
 
 // next is the use at which the rings are cut again. If last frames alone are over the
 // limit, that is a quarter of the limit later, and not at each frame.
-func (b *budget) next(used int64) int64 { return max(b.limit, used+b.limit/4) }
+func (r *rings) next(used int64) int64 { return max(r.limit, used+r.limit/4) }
 
 // forget takes out the n bytes of a topic that goes. The use at which the rings are cut
 // may fall with it, but does not rise.
-func (b *budget) forget(n int) {
-	if at := b.next(b.used.Add(int64(-n))); at < b.sweepAt.Load() {
-		b.sweepAt.Store(at)
+func (r *rings) forget(n int) {
+	if at := r.next(r.used.Add(int64(-n))); at < r.sweepAt.Load() {
+		r.sweepAt.Store(at)
 	}
 }
 

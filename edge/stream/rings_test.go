@@ -62,9 +62,9 @@ func TestRingsTogetherAreBounded(t *testing.T) {
 }
 
 // await waits until no rings are being cut.
-func (b *budget) await(t *testing.T) {
+func (r *rings) await(t *testing.T) {
 	t.Helper()
-	await(t, "the end of a sweep", func() bool { return !b.sweeping.Load() })
+	await(t, "the end of a sweep", func() bool { return !r.sweeping.Load() })
 }
 
 // Sessions that are opened, and then are silent, are within the budget too.
