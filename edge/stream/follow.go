@@ -123,7 +123,7 @@ func (v *Viewer) step(ctx context.Context, out *output, into []*entry) (verdict,
 	o := v.topic.look(v.at.Seq, into)
 	if !o.behind { // the ring has what was read ahead
 		v.dropNext()
-		v.reading = v.reading.read()
+		v.hasRead()
 	}
 	if len(o.entries) > 0 {
 		how, err := v.present(ctx, out, o.entries)

@@ -38,12 +38,12 @@ func (v *Viewer) reads() *reading {
 	return v.reading
 }
 
-// read gives up what is counted, if anything is. It returns nil, to be put in its place.
-func (r *reading) read() *reading {
-	if r != nil {
-		r.share.GiveUp()
+// hasRead gives up what is counted, if anything is.
+func (v *Viewer) hasRead() {
+	if v.reading != nil {
+		v.reading.share.GiveUp()
+		v.reading = nil
 	}
-	return nil
 }
 
 // takePage counts a page in place of the one before it.

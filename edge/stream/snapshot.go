@@ -163,7 +163,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 func (v *Viewer) replaySize(ctx context.Context, head eventlog.Head, missed int) (int, error) {
 	defer func() {
 		v.dropNext()
-		v.reading = v.reading.read()
+		v.hasRead()
 	}()
 	list, err := v.readPage(ctx, nil, head)
 	if errors.Is(err, eventlog.ErrGone) {

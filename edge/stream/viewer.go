@@ -135,7 +135,7 @@ func (v *Viewer) Close() {
 }
 
 func (v *Viewer) leave() {
-	v.reading = v.reading.read()
+	v.hasRead()
 	v.tells(nil)
 	if v.req.Hold == nil {
 		v.kept.Drop()
