@@ -144,9 +144,9 @@ func New(d Deps, o Options) *Server {
 	o.Stream.Observe = s.metrics.observer()
 	s.hub = stream.New(d.Log, s.Live, o.Stream)
 	s.metrics.watch(d.Metrics, s.hub)
-	s.bodies.Most, s.bodies.Ledger, s.bodies.UpTo = s.budget.Bodies, s.ledger, s.budget.Requests
-	s.tenants.of, s.tenants.rate, s.tenants.streams = "tenant", o.TenantRate, o.TenantStreams
-	s.addresses.of, s.addresses.rate, s.addresses.streams = "address", o.AddressRate, o.AddressStreams
+	s.bodies = room.Room{Most: s.budget.Bodies, Ledger: s.ledger, UpTo: s.budget.Requests}
+	s.tenants = quotas{of: "tenant", rate: o.TenantRate, streams: o.TenantStreams}
+	s.addresses = quotas{of: "address", rate: o.AddressRate, streams: o.AddressStreams}
 	s.secret.read = s.Log.Secret
 	o.Auth.Secret, o.Auth.Revoked, o.Auth.Logger = s.secret.get, s.endRevoked, s.Logger
 	s.gate = auth.NewGate(s.keys(), o.Auth)

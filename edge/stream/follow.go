@@ -272,12 +272,13 @@ func (v *Viewer) flush(out *output) error {
 	if out == nil || out.buf == nil {
 		return nil
 	}
-	if fn := v.hub.opts.Observe.Lag; fn != nil && v.caught && !v.newest.IsZero() {
-		fn(time.Since(v.newest))
+	observe := &v.hub.opts.Observe
+	if v.caught && !v.newest.IsZero() {
+		observe.Lag(time.Since(v.newest))
 	}
 	v.newest = time.Time{}
-	if fn := v.hub.opts.Observe.Sent; fn != nil && out.events > 0 {
-		fn(out.events, out.bytes)
+	if out.events > 0 {
+		observe.Sent(out.events, out.bytes)
 	}
 	out.events, out.bytes = 0, 0
 	return out.flush()
@@ -305,7 +306,5 @@ func (v *Viewer) caughtUp() {
 	if v.kept != nil {
 		v.kept.endTurn()
 	}
-	if fn := v.hub.opts.Observe.Replayed; fn != nil {
-		fn(v.events, v.bytes)
-	}
+	v.hub.opts.Observe.Replayed(v.events, v.bytes)
 }

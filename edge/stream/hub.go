@@ -17,10 +17,8 @@
 package stream
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -29,54 +27,6 @@ import (
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
-
-// Options of a Hub; the zero value works.
-type Options struct {
-	RingBytes    int           // about what a topic keeps in memory, in bytes, default 16 MiB
-	RingEvents   int           // events a topic keeps, default 16384
-	Linger       time.Duration // how long a topic without viewers stays, default 10 s
-	PageBytes    int           // what a viewer reads from the log at once, in bytes, default 256 KiB
-	PageReaders  int           // reads of the log at once, default 32
-	PageQueue    int           // viewers that read the log or wait for it, from which on the hub is Busy, default 10,000
-	Ping         time.Duration // silence after which a stream gets a ping, default 15 s
-	Heartbeat    time.Duration // silence after which it gets a heartbeat, if a run is under way, default 5 s
-	CheckHead    time.Duration // silence of a session after which the head of its log is read, default 15 s
-	WriteTimeout time.Duration // how long a client may not take what is written, default 30 s
-	LoadWait     time.Duration // how long one of them waits to be loaded before it is refused, default 5 s
-	Budget       room.Budget   // what topics share, conversations and the process may take
-	Ledger       *room.Ledger  // of the process; nil: it has no ceiling
-	Logger       *slog.Logger
-	Observe      Observer
-}
-
-// An Observer is told what viewers get, for metrics. Any field may be nil.
-type Observer struct {
-	Sent     func(events, bytes int) // to one viewer, at each flush
-	Lag      func(time.Duration)     // from a live event's time to its write
-	Replayed func(events, bytes int) // what a viewer got until it had caught up
-	Paged    func(events, bytes int) // read from the log for one viewer
-	Reset    func()                  // a client's position was no longer in the log
-	Crowded  func()                  // a large conversation was refused
-	Woken    func()                  // a parked viewer got a goroutine, to read the log or to wait for its client
-}
-
-func (o *Options) setDefaults() {
-	o.RingBytes = cmp.Or(o.RingBytes, 16<<20)
-	o.RingEvents = cmp.Or(o.RingEvents, 16384)
-	o.Linger = cmp.Or(o.Linger, 10*time.Second)
-	o.PageBytes = cmp.Or(o.PageBytes, 256<<10)
-	o.PageReaders = cmp.Or(o.PageReaders, 32)
-	o.PageQueue = cmp.Or(o.PageQueue, 10_000)
-	o.Ping = cmp.Or(o.Ping, 15*time.Second)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
-	o.CheckHead = cmp.Or(o.CheckHead, 15*time.Second)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
-	o.Budget = o.Budget.Divide()
-	o.LoadWait = cmp.Or(o.LoadWait, 5*time.Second)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
 
 // A Hub has the topics of a process. It is safe for concurrent use.
 type Hub struct {
@@ -88,11 +38,11 @@ type Hub struct {
 	stands  stands    // of snapshots that viewers share
 	replays room.Room // what viewers that catch up have read
 	rings   rings
-	began   time.Time
-	waiting queue // rows of parked viewers that have something to do
-	lot     lot
-	// prefetches bounds how many pages are read before they are needed.
-	prefetches chan struct{}
+	began   time.Time // when clock was 0
+	waiting queue     // rows of parked viewers that have something to do
+	lot     lot       // of the parked viewers
+
+	prefetches chan struct{} // bounds how many pages are read before they are needed
 
 	mu     sync.Mutex
 	topics map[eventlog.Key]*topic
@@ -101,13 +51,12 @@ type Hub struct {
 // New returns a hub on a log and its follower, which somebody runs.
 func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
-	h := &Hub{log: log, live: live, opts: opts, topics: map[eventlog.Key]*topic{}}
+	h := &Hub{log: log, live: live, opts: opts, began: time.Now(), topics: map[eventlog.Key]*topic{},
+		prefetches: make(chan struct{}, opts.PageReaders),
+		replays:    room.Room{Most: opts.Budget.Replays, Ledger: opts.Ledger, UpTo: opts.Budget.Requests}}
 	h.pages.init(opts.PageReaders)
-	h.prefetches = make(chan struct{}, opts.PageReaders)
 	h.loads.init(&opts)
-	h.replays.Most, h.replays.Ledger, h.replays.UpTo = opts.Budget.Replays, opts.Ledger, opts.Budget.Requests
 	h.rings.init(&opts)
-	h.began = time.Now()
 	h.waiting.init(max(2, runtime.GOMAXPROCS(0)))
 	h.lot.parked = map[uint64]*Parked{}
 	return h

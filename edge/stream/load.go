@@ -35,7 +35,7 @@ var ErrCrowded = errors.New("too many large conversations are being read at this
 
 func (l *loads) init(o *Options) {
 	l.turns.init(o.Budget.Folds)
-	l.told.Most, l.told.Ledger, l.told.UpTo = o.Budget.Told, o.Ledger, o.Budget.Requests
+	l.told = room.Room{Most: o.Budget.Told, Ledger: o.Ledger, UpTo: o.Budget.Requests}
 	l.wait = o.LoadWait
 }
 
@@ -191,8 +191,8 @@ func (h *Hub) patiently(ctx context.Context, came time.Time, wait func(context.C
 	ctx, cancel := context.WithDeadlineCause(ctx, came.Add(h.loads.wait), ErrCrowded)
 	defer cancel()
 	err := wait(ctx)
-	if fn := h.opts.Observe.Crowded; fn != nil && errors.Is(err, ErrCrowded) {
-		fn()
+	if errors.Is(err, ErrCrowded) {
+		h.opts.Observe.Crowded()
 	}
 	return err
 }

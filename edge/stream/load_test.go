@@ -16,9 +16,7 @@ import (
 
 // crowd is a hub for large conversations that one can be loaded of at once.
 func crowd() *Hub {
-	h := &Hub{opts: Options{CheckHead: time.Hour}}
-	h.loads.init(&Options{Budget: room.Budget{Ceiling: 64 << 20, Told: 4 << 20}.Divide(), LoadWait: time.Second})
-	return h
+	return New(nil, nil, Options{Budget: room.Budget{Ceiling: 64 << 20, Told: 4 << 20}, LoadWait: time.Second, CheckHead: time.Hour})
 }
 
 func (h *Hub) gate(hold *Hold) *entrance { return &entrance{hub: h, tenant: "a", hold: hold} }

@@ -38,13 +38,11 @@ func (v *Viewer) readPage(ctx context.Context, out *output, head eventlog.Head) 
 	for len(p.list) > 0 && p.list[0].Seq <= v.at.Seq {
 		p.list = p.list[1:]
 	}
-	if fn := v.hub.opts.Observe.Paged; fn != nil {
-		size := 0
-		for _, e := range p.list {
-			size += len(e.line) + 1
-		}
-		fn(len(p.list), size)
+	size := 0
+	for _, e := range p.list {
+		size += len(e.line) + 1
 	}
+	v.hub.opts.Observe.Paged(len(p.list), size)
 	if p.end.Seq < head.Seq {
 		v.next = v.prefetch(ctx, p.end, head)
 	}

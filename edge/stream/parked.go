@@ -140,9 +140,7 @@ func (p *Parked) leaving() error {
 
 // run goes on in a goroutine until there is nothing to show again.
 func (p *Parked) run() {
-	if fn := p.v.hub.opts.Observe.Woken; fn != nil {
-		fn()
-	}
+	p.v.hub.opts.Observe.Woken()
 	ctx, cancel := p.rise()
 	defer cancel(nil)
 	how, err := p.resume(ctx)

@@ -198,9 +198,7 @@ func (v *Viewer) beginAnew(ctx context.Context) error {
 	if err := v.takeSnapshot(ctx, dialect.Reset, v.req.Later); err != nil {
 		return err
 	}
-	if fn := v.hub.opts.Observe.Reset; fn != nil {
-		fn()
-	}
+	v.hub.opts.Observe.Reset()
 	return nil
 }
 
@@ -216,9 +214,7 @@ func (v *Viewer) reset(ctx context.Context, out *output) (verdict, error) {
 	if err != nil {
 		return over, fmt.Errorf("reset: %w", err)
 	}
-	if fn := v.hub.opts.Observe.Reset; fn != nil {
-		fn()
-	}
+	v.hub.opts.Observe.Reset()
 	v.pending = nil // it is in the fold
 	return more, v.sendSnapshot(out)
 }
