@@ -11,16 +11,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/native"
 )
 
-// Lines has the fields of SSE in one JSON object a line. It is for streams in lines whose
-// messages do not hold the client's cursor.
-type Lines struct{ WebSocket }
-
-// ContentType of lines of JSON.
-func (Lines) ContentType() string { return "application/x-ndjson" }
-
-// Ping is a line, since readers of lines do not take empty ones.
-func (Lines) Ping(b []byte) []byte { return append(b, `{"event":"ping"}`+"\n"...) }
-
 // Part makes a session's request one of many: what its viewer shows goes to a bundle,
 // which frames it with the cursor of all sessions. The dialect is the native one,
 // without heartbeats: those do not say whose they are.

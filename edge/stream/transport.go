@@ -1,11 +1,14 @@
 package stream
 
 import (
+	"bytes"
+	"encoding/json"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
+	"github.com/runlog-dev/runlog/event"
 )
 
 // A Transport is how wire messages leave over HTTP: it frames them, purely, so
@@ -75,3 +78,42 @@ func (NDJSON) Hello(b []byte) []byte { return b }
 
 // Ping is a line, since readers of lines do not take empty ones.
 func (NDJSON) Ping(b []byte) []byte { return append(b, `{"type":"ping"}`+"\n"...) }
+
+// WebSocket has one JSON object per message, with the three fields of SSE: id,
+// event and data. Each is a line: whoever sends them makes a message of it.
+type WebSocket struct{}
+
+// ContentType is nobody's: the protocol has none.
+func (WebSocket) ContentType() string { return "" }
+
+// Append leaves out what is empty. Data that is no JSON is a string.
+func (WebSocket) Append(b []byte, id string, m dialect.Message) []byte {
+	b = append(b, '{')
+	if id != "" {
+		b = append(strconv.AppendQuote(append(b, `"id":`...), id), ',')
+	}
+	if m.Event != "" {
+		b = append(append(append(b, `"event":`...), event.Encode(m.Event)...), ',')
+	}
+	data := m.Data
+	if !bytes.HasPrefix(data, []byte("{")) && !json.Valid(data) {
+		data = event.Encode(string(data))
+	}
+	return append(append(append(b, `"data":`...), data...), "}\n"...)
+}
+
+// Hello is nothing.
+func (WebSocket) Hello(b []byte) []byte { return b }
+
+// Ping is left to the protocol's own.
+func (WebSocket) Ping(b []byte) []byte { return b }
+
+// Lines has the fields of SSE in one JSON object a line. It is for streams in lines whose
+// messages do not hold the client's cursor.
+type Lines struct{ WebSocket }
+
+// ContentType of lines of JSON.
+func (Lines) ContentType() string { return "application/x-ndjson" }
+
+// Ping is a line, since readers of lines do not take empty ones.
+func (Lines) Ping(b []byte) []byte { return append(b, `{"event":"ping"}`+"\n"...) }

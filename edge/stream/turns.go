@@ -157,3 +157,10 @@ func (t *turns) full(tenant string, most int) bool {
 	defer t.mu.Unlock()
 	return t.all >= most && t.lines[tenant] != nil
 }
+
+// count is how many have a turn or wait for one.
+func (t *turns) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all
+}

@@ -17,10 +17,3 @@ func (h *Hub) Holds() Holdings {
 	return Holdings{Parked: h.Parked(), Topics: h.Topics(), Rings: h.rings.used.Load(),
 		Reading: h.pages.count(), Loading: h.loads.turns.count(), Told: h.loads.told.Used(), Replays: h.replays.Used()}
 }
-
-// count is how many have a turn or wait for one.
-func (t *turns) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.all
-}
