@@ -41,7 +41,7 @@ func (v *Viewer) ofRun(e *entry) (mine, known bool) {
 	return false, false
 }
 
-// descends follows the parents of an event's run.
+// descends reads the session to find out whether an event's run works for the viewer's.
 func (v *Viewer) descends(ctx context.Context, out *output, e *entry) (bool, error) {
 	f := &v.topic.fold
 	if err := v.lockFolds(ctx, out); err != nil {
@@ -58,30 +58,12 @@ func (v *Viewer) descends(ctx context.Context, out *output, e *entry) (bool, err
 			return false, err
 		}
 	}
-	id := parent(s, e.RunID)
-	if e.Type == event.RunStarted {
+	run := e.RunID
+	if e.Type == event.RunStarted { // the session before it does not know the run
 		var d event.RunStartedData
 		if e.Into(&d) == nil {
-			id = d.ParentRunID
+			run = d.ParentRunID
 		}
 	}
-	for range maxDepth {
-		if id == v.req.RunID {
-			return true, nil
-		}
-		if id = parent(s, id); id == "" {
-			return false, nil
-		}
-	}
-	return false, nil
-}
-
-// maxDepth bounds how deep sub-agents are looked for.
-const maxDepth = 32
-
-func parent(s *event.Session, runID string) string {
-	if r := s.Run(runID); r != nil {
-		return r.ParentRunID
-	}
-	return ""
+	return s.Within(run, v.req.RunID), nil
 }
