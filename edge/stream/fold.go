@@ -80,6 +80,12 @@ func (v *Viewer) foldedWire(ctx context.Context, out *output, e *entry, d dialec
 	if out.flushers() && !v.topic.reaches(e) {
 		return nil, errStuck
 	}
+	return v.encodeAfter(ctx, e, d)
+}
+
+// encodeAfter encodes an event with the session before it, and keeps that for the other
+// viewers of the view. The caller holds the folds' lock.
+func (v *Viewer) encodeAfter(ctx context.Context, e *entry, d dialect.Folding) ([][]byte, error) {
 	gate := v.entrance()
 	gate.hold.share = room.Share{Room: &v.hub.loads.told, Tenant: v.req.Key.Tenant} // until what is made of it is counted
 	defer gate.hold.Drop()

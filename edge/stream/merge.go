@@ -136,13 +136,10 @@ func (v *Viewer) merge(ctx context.Context, out *output, e *entry) (held bool, s
 			return true, e, nil
 		}
 		messages, err := v.wire(ctx, out, e)
-		if err != nil || len(messages) == 0 {
+		if err != nil || len(messages) == 0 { // the client does not see it between them
 			return false, e, err
 		}
-		if p = v.pending; p == nil { // a sign of life had it sent
-			return v.merge(ctx, out, e)
-		}
-		if closer := p.closedBy(e, v.view); closer != nil {
+		if closer := v.pending.closedBy(e, v.view); closer != nil {
 			v.pending = nil
 			return false, closer, nil
 		}
@@ -198,9 +195,10 @@ func (p *pending) entry() *entry {
 }
 
 // closedBy returns e with the first seq of the deltas if it closes what they are
-// of and its readers see all of it, else nil.
+// of and its readers see all of it, else nil. There are none if a sign of life had them
+// sent while e was encoded.
 func (p *pending) closedBy(e *entry, v view) *entry {
-	if !p.whole || e.Type != growths[p.last.Type].closer || e.RunID != p.last.RunID || e.Internal != p.last.Internal {
+	if p == nil || !p.whole || e.Type != growths[p.last.Type].closer || e.RunID != p.last.RunID || e.Internal != p.last.Internal {
 		return nil
 	}
 	var of ids

@@ -32,6 +32,11 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 	if ahead || err != nil {
 		return false, err
 	}
+	return v.hasEnded(ctx, head, has)
+}
+
+// hasEnded reports whether the run, of which nothing follows a seq, has ended by then.
+func (v *Viewer) hasEnded(ctx context.Context, head eventlog.Head, by event.Seq) (bool, error) {
 	if open, known, err := v.lastFrame(ctx, head); known || err != nil {
 		return !open, err
 	}
@@ -40,7 +45,7 @@ func (v *Viewer) isOver(ctx context.Context, head eventlog.Head) (bool, error) {
 		return false, err
 	}
 	r := s.Run(v.req.RunID)
-	return r != nil && r.Status.Terminal() && r.Book.Last <= has, nil
+	return r != nil && r.Status.Terminal() && r.Book.Last <= by, nil
 }
 
 // hasMore moves the viewer on until an event of the run follows. The page of the log
