@@ -54,10 +54,15 @@ func ParsePosition(s string) (Position, error) {
 }
 
 func badCursor(s string) error {
+	return fmt.Errorf("%w: %q; use the id of the last event that was received, or 0", ErrBadCursor, brief(s))
+}
+
+// brief is the beginning of what was sent in place of a cursor.
+func brief(s string) string {
 	if len(s) > 40 {
 		s = s[:40] + "…"
 	}
-	return fmt.Errorf("%w: %q; use the id of the last event that was received, or 0", ErrBadCursor, s)
+	return s
 }
 
 // String is what ParsePosition reads.

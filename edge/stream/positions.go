@@ -33,10 +33,7 @@ func (p *Positions) Parse(s string) error {
 	mark, list, ok := strings.Cut(s, "~")
 	fields := strings.Split(list, "_")
 	if !ok || mark != p.Mark || len(fields) != len(p.At) {
-		if len(s) > 40 {
-			s = s[:40] + "…"
-		}
-		return fmt.Errorf("%w: %q is not of these %d sessions in this order; use the id of the last message of the same URL, or none and name how far each is: session=a/41", ErrBadCursor, s, len(p.At))
+		return fmt.Errorf("%w: %q is not of these %d sessions in this order; use the id of the last message of the same URL, or none and name how far each is: session=a/41", ErrBadCursor, brief(s), len(p.At))
 	}
 	for i, f := range fields {
 		at, err := ParsePosition(f)

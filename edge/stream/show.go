@@ -49,14 +49,20 @@ func (v *Viewer) showOne(ctx context.Context, out *output, e *entry) error {
 		if err != nil {
 			return err
 		}
-		if e = shown; held {
+		if held {
 			v.reach(e)
 			return nil
 		}
+		e = shown
 	}
 	if v.passesOn(e) {
 		return v.passOn(out, e)
 	}
+	return v.sendOne(ctx, out, e)
+}
+
+// sendOne sends what the client does not have yet of one event.
+func (v *Viewer) sendOne(ctx context.Context, out *output, e *entry) error {
 	messages, err := v.wire(ctx, out, e)
 	if err != nil {
 		return err
