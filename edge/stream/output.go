@@ -17,9 +17,9 @@ import (
 // output writes to one client. It has a buffer only while there is something to write,
 // so that a silent stream costs none.
 type output struct {
-	w       io.Writer // nil: what is put stays in the buffer, for take
-	flusher func() error
-	timeout time.Duration
+	w         io.Writer    // nil: what is put stays in the buffer, for take
+	sendAlong func() error // what w has kept back
+	timeout   time.Duration
 
 	setDeadline func(time.Time) error
 	deadline    time.Time // that the connection has
@@ -45,12 +45,18 @@ func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
 	rc := http.NewResponseController(w)
 	_, lines := w.(interface{ WholeLines() })
 	e, ok := w.(interface{ DeadlineEnds() bool })
-	o := &output{w: w, flusher: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout, lines: lines, ends: ok && e.DeadlineEnds()}
+	o := &output{w: w, sendAlong: rc.Flush, setDeadline: rc.SetWriteDeadline, timeout: timeout, lines: lines, ends: ok && e.DeadlineEnds()}
 	o.hurry = func(within time.Duration) { _ = rc.SetWriteDeadline(time.Now().Add(within)) }
 	if h, ok := w.(interface{ Hurry(time.Duration) }); ok {
 		o.hurry = h.Hurry
 	}
 	return o
+}
+
+// newChunkedOutput writes the rest of a body to a connection that was taken over.
+func newChunkedOutput(conn net.Conn, timeout time.Duration) *output {
+	return &output{w: conn, sendAlong: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true,
+		hurry: func(within time.Duration) { _ = conn.SetWriteDeadline(time.Now().Add(within)) }}
 }
 
 // lastWrite is how long a client has for what is being written to it when its stream is
@@ -72,12 +78,6 @@ func (o *output) endWith(ctx context.Context) (stop func()) {
 			<-done
 		}
 	}
-}
-
-// newChunkedOutput writes the rest of a body to a connection that was taken over.
-func newChunkedOutput(conn net.Conn, timeout time.Duration) *output {
-	return &output{w: conn, flusher: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true,
-		hurry: func(within time.Duration) { _ = conn.SetWriteDeadline(time.Now().Add(within)) }}
 }
 
 // buffer is where the next message is appended; put takes it back.
@@ -222,7 +222,7 @@ func (o *output) flush() error {
 	}
 	err := o.write()
 	if err == nil {
-		err = o.late(o.flusher())
+		err = o.late(o.sendAlong())
 	}
 	o.release()
 	if err == nil && o.ends {
