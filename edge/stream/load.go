@@ -24,7 +24,6 @@ import (
 type loads struct {
 	turns turns
 	told  room.Room
-	wait  time.Duration
 }
 
 // smallFold is the size, in bytes, up to which a conversation needs no turn and no room.
@@ -36,7 +35,6 @@ var ErrCrowded = errors.New("too many large conversations are being read at this
 func (l *loads) init(o *Options) {
 	l.turns.init(o.Budget.Folds)
 	l.told = room.Room{Most: o.Budget.Told, Ledger: o.Ledger, UpTo: o.Budget.Requests}
-	l.wait = o.LoadWait
 }
 
 // A Hold is what a request that answers with a whole conversation has in memory. It is
@@ -188,7 +186,7 @@ func (h *Hub) patiently(ctx context.Context, came time.Time, wait func(context.C
 	if came.IsZero() {
 		came = time.Now()
 	}
-	ctx, cancel := context.WithDeadlineCause(ctx, came.Add(h.loads.wait), ErrCrowded)
+	ctx, cancel := context.WithDeadlineCause(ctx, came.Add(h.opts.LoadWait), ErrCrowded)
 	defer cancel()
 	err := wait(ctx)
 	if errors.Is(err, ErrCrowded) {

@@ -120,7 +120,7 @@ func TestASnapshotReplacesWhatIsKept(t *testing.T) {
 // A viewer that has the only turn gives it to the one that needs it to be done with the folds, for which this one waits.
 func TestWhoWaitsForFoldsHasNoTurn(t *testing.T) {
 	h := crowd()
-	h.loads.wait = 10 * time.Second
+	h.opts.LoadWait = 10 * time.Second
 	v := &Viewer{hub: h, topic: &topic{hub: h}, kept: h.Hold("a")}
 	if err := h.gate(v.kept).pass(t.Context(), 1<<20); err != nil {
 		t.Fatal(err)
