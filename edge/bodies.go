@@ -17,11 +17,11 @@ const freeBody = 4 << 10
 type bodyShare struct {
 	room.Share
 	read    int64
-	refused func(why string, p *Problem) error
+	metrics *metrics
 }
 
 func (s *Server) bodyShare() bodyShare {
-	return bodyShare{Share: room.Share{Room: &s.bodies}, refused: s.refused}
+	return bodyShare{Share: room.Share{Room: &s.bodies}, metrics: s.metrics}
 }
 
 // grow counts n more bytes, or says why there is no room for them.
@@ -30,7 +30,7 @@ func (b *bodyShare) grow(n int64) error {
 	if n = min(n, b.read-freeBody); n <= 0 || b.Grow(n) {
 		return nil
 	}
-	return b.refused("bodies", overloaded("too many large requests are being read at this edge; try again, or another one"))
+	return b.metrics.refuse("bodies", overloaded("too many large requests are being read at this edge; try again, or another one"))
 }
 
 // counted counts what is read of a request's body, until its answer begins or its

@@ -1,24 +1,29 @@
 package edge
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/runlog-dev/runlog/edge/room"
+	"github.com/runlog-dev/runlog/event"
 )
 
 // What is small of a body is free, the rest takes room, and who gets none is told so.
 func TestRoomForBodies(t *testing.T) {
-	refused := 0
-	bodies := &room.Room{Most: 1 << 20}
+	bodies, counts := &room.Room{Most: 1 << 20}, newMetrics(nil)
 	body := func(tenant string) *bodyShare {
-		return &bodyShare{Share: room.Share{Room: bodies, Tenant: tenant}, refused: func(_ string, p *Problem) error { refused++; return p }}
+		return &bodyShare{Share: room.Share{Room: bodies, Tenant: tenant}, metrics: counts}
 	}
 	alone, small := body("a"), body("b")
 	if err := alone.grow(5 << 20); err != nil {
 		t.Errorf("alone: %v", err)
 	}
-	if small.grow(freeBody) != nil || small.grow(1) == nil || refused != 1 {
-		t.Error("what is small is free, and no more than that")
+	if err := small.grow(freeBody); err != nil {
+		t.Errorf("what is small: %v", err)
+	}
+	var full *Problem
+	if err := small.grow(1); !errors.As(err, &full) || full.Code != event.CodeOverloaded {
+		t.Errorf("what is more than small: %v", err)
 	}
 	alone.GiveUp()
 	if err := small.grow(1); err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// A limitListener turns connections away that are too many at once, in all or of
-// one address, or for the memory of the process, rather than letting them wait unseen. Proxies that are trusted are
-// counted in all alone.
+// A limitListener turns connections away that are too many at once, in all or of one
+// address, or for the memory of the process, rather than letting them wait unseen.
+// Proxies that are trusted are counted in all alone.
 type limitListener struct {
 	net.Listener
 	opts    *Options
 	ledger  *room.Ledger
 	cost    int64 // what a connection is promised
 	upTo    int64 // see room.Budget.Conns
-	refused func(why string, p *Problem) error
+	metrics *metrics
 
 	mu   sync.Mutex
 	open int
@@ -36,7 +36,7 @@ type limitListener struct {
 }
 
 func (s *Server) limits(ln net.Listener) *limitListener {
-	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, refused: s.refused, of: map[string]int{}}
+	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, metrics: s.metrics, of: map[string]int{}}
 	if s.opts.TLS != nil {
 		l.cost = tlsCost
 	}
@@ -57,9 +57,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		promised, ok := l.ledger.Promise(l.cost, l.upTo)
 		if !ok {
 			l.give(key)
-			p := noMemory()
-			_ = l.refused("memory", p)
-			l.turnAway(c, p)
+			l.turnAway(c, l.metrics.refuse("memory", noMemory()))
 			continue
 		}
 		return &limitedConn{Conn: c, home: l, key: key, promised: promised}, nil
@@ -78,19 +76,17 @@ func (l *limitListener) key(c net.Conn) string {
 	return limitKey(peer)
 }
 
+// take counts a connection in, or says why not.
 func (l *limitListener) take(key string) *Problem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.open >= l.opts.MaxConns:
-		p := overloaded("this edge has its limit of %d connections; try another one", l.opts.MaxConns)
-		_ = l.refused("connections", p)
-		return p
+		return l.metrics.refuse("connections", overloaded("this edge has its limit of %d connections; try another one", l.opts.MaxConns))
 	case key != "" && l.of[key] >= l.opts.AddressConns:
 		p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d connections of one address are open at this edge; close some, or send requests over one", l.opts.AddressConns)
 		p.retryAfter = time.Second
-		_ = l.refused("address_connections", p)
-		return p
+		return l.metrics.refuse("address_connections", p)
 	}
 	l.open++
 	if key != "" {

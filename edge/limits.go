@@ -136,7 +136,7 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 	}
 	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d requests a minute of one %s at this edge; try again a little later", q.rate, q.of)
 	p.retryAfter = again
-	return s.refused(q.of+"_rate", p)
+	return s.metrics.refuse(q.of+"_rate", p)
 }
 
 // enter counts a stream in, or says why there is no room for it; leave counts it
@@ -144,7 +144,7 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	tenant, address := whose(ctx)
 	if s.hub.Busy(tenant) {
-		return nil, s.refused("reads", overloaded("too many clients are catching up at this edge; try another one"))
+		return nil, s.metrics.refuse("reads", overloaded("too many clients are catching up at this edge; try another one"))
 	}
 	c, _ := ctx.Value(callKey{}).(*call)
 	promised, err := s.promise(costOf(c))
@@ -158,7 +158,7 @@ func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	}()
 	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
 		s.streams.Add(-1)
-		return nil, s.refused("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
+		return nil, s.metrics.refuse("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
 	}
 	leaveTenant, ok := s.tenants.open(tenant)
 	if !ok {
@@ -194,10 +194,10 @@ func (s *Server) enterParts(n int) (leave func(), err error) {
 	switch {
 	case all > int64(s.opts.MaxStreams):
 		leave()
-		return nil, s.refused("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
+		return nil, s.metrics.refuse("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
 	case s.budget.Many > 0 && all*partCost > s.budget.Many:
 		leave()
-		return nil, s.refused("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
+		return nil, s.metrics.refuse("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
 	}
 	return leave, nil
 }
@@ -205,16 +205,7 @@ func (s *Server) enterParts(n int) (leave func(), err error) {
 func (s *Server) errTooManyStreams(q *quotas) error {
 	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams of one %s are open at this edge; close some, or follow many sessions over one", q.streams, q.of)
 	p.retryAfter = time.Second
-	return s.refused(q.of+"_streams", p)
-}
-
-// refusals are why an edge refuses what would be right otherwise, as its metrics
-// name them.
-var refusals = []string{"tenant_rate", "tenant_streams", "address_rate", "address_streams", "address_connections", "connections", "streams", "memory", "reads", "bodies", "conversations"}
-
-func (s *Server) refused(why string, p *Problem) error {
-	s.metrics.refused.WithLabelValues(why).Inc()
-	return p
+	return s.metrics.refuse(q.of+"_streams", p)
 }
 
 // wholeSeconds rounds up, so that a client that waits so long does not come too early.

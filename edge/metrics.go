@@ -91,6 +91,15 @@ func (m *metrics) watch(reg prometheus.Registerer, hub *stream.Hub) {
 	gauge("told_bytes", "Large conversations that clients have not taken yet.", func(h stream.Holdings) float64 { return float64(h.Told) })
 }
 
+// refusals are why an edge refuses what would be right otherwise.
+var refusals = []string{"tenant_rate", "tenant_streams", "address_rate", "address_streams", "address_connections", "connections", "streams", "memory", "reads", "bodies", "conversations"}
+
+// refuse counts what is refused, by one of refusals, and returns what it is answered.
+func (m *metrics) refuse(why string, p *Problem) *Problem {
+	m.refused.WithLabelValues(why).Inc()
+	return p
+}
+
 // request counts a request that is over.
 func (m *metrics) request(c *call, took time.Duration) {
 	route := c.route

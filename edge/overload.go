@@ -37,7 +37,7 @@ func (s *Server) turnedAway(w http.ResponseWriter, r *http.Request, c *call) boo
 	}
 	var ok bool
 	if c.promised, ok = s.ledger.Promise(requestCost, s.budget.Conns); !ok {
-		s.fail(w, c, s.refused("memory", noMemory()))
+		s.fail(w, c, s.metrics.refuse("memory", noMemory()))
 	}
 	return !ok
 }
@@ -50,7 +50,7 @@ func (s *Server) promise(n int64) (room.Promise, error) {
 	}
 	p, ok := s.ledger.Promise(n, s.budget.Streams)
 	if !ok {
-		return p, s.refused("memory", noMemory())
+		return p, s.metrics.refuse("memory", noMemory())
 	}
 	return p, nil
 }
