@@ -39,12 +39,12 @@ type call struct {
 	err          error
 
 	// The connection.
-	source bool     // an EventSource asks
-	parks  bool     // it can be taken over from its HTTP server
-	closes bool     // the client wants it closed after the answer
-	gone   func()   // called when the client has gone, of one that closes
-	old    bool     // HTTP/1.0: its end is the end of the body
-	conn   net.Conn // nil unless old
+	source   bool     // an EventSource asks
+	parkable bool     // it can be taken over from its HTTP server
+	closes   bool     // the client wants it closed after the answer
+	gone     func()   // called when the client has gone, of one that closes
+	old      bool     // HTTP/1.0: its end is the end of the body
+	conn     net.Conn // nil unless old
 
 	// What the call has.
 	promised room.Promise
@@ -157,7 +157,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 // a body that is paced and counted. done gives back what the call has.
 func (s *Server) newCall(w http.ResponseWriter, r *http.Request) (c *call, _ *http.Request, done func()) {
 	c = &call{id: requestID(r), began: time.Now(), method: r.Method, path: r.URL.Path, client: s.clientOf(r),
-		source: isEventSource(r), parks: parkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), gone: func() {}, hub: s.hub}
+		source: isEventSource(r), parkable: isParkable(r), closes: r.Close, old: !r.ProtoAtLeast(1, 1), gone: func() {}, hub: s.hub}
 	ctx := r.Context()
 	if c.closes {
 		ctx, c.gone = context.WithCancel(ctx)
@@ -182,9 +182,9 @@ func (s *Server) newCall(w http.ResponseWriter, r *http.Request) (c *call, _ *ht
 	}
 }
 
-// parkable reports whether an answer is in chunks on a connection that carries
+// isParkable reports whether an answer is in chunks on a connection that carries
 // nothing else.
-func parkable(r *http.Request) bool {
+func isParkable(r *http.Request) bool {
 	return r.TLS == nil && r.ProtoMajor == 1 && r.ProtoMinor >= 1 && r.Method != http.MethodHead
 }
 

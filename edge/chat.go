@@ -82,10 +82,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	if req.Stream && !streams(r) {
+	if req.Stream && !wantsStream(r) {
 		r.Header.Set("Accept", "text/event-stream")
 	}
-	if streams(r) {
+	if wantsStream(r) {
 		return s.runStream(w, r, c, sub, plain.Dialect{})
 	}
 	return s.chatWait(w, r, c, sub, format)

@@ -179,23 +179,23 @@ func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// enterParts counts the sessions of a stream of many in. They are bounded by number,
+// enterMany counts the sessions of a stream of many in. They are bounded by number,
 // like streams, and by their part of the memory.
-func (s *Server) enterParts(n int) (leave func(), err error) {
-	promised, err := s.promise(int64(n) * partCost)
+func (s *Server) enterMany(n int) (leave func(), err error) {
+	promised, err := s.promise(int64(n) * manyCost)
 	if err != nil {
 		return nil, err
 	}
-	all := s.parts.Add(int64(n))
+	all := s.many.Add(int64(n))
 	leave = func() {
-		s.parts.Add(-int64(n))
+		s.many.Add(-int64(n))
 		s.ledger.Return(promised)
 	}
 	switch {
 	case all > int64(s.opts.MaxStreams):
 		leave()
 		return nil, s.metrics.refuse("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
-	case s.budget.Many > 0 && all*partCost > s.budget.Many:
+	case s.budget.Many > 0 && all*manyCost > s.budget.Many:
 		leave()
 		return nil, s.metrics.refuse("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
 	}

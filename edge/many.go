@@ -24,7 +24,7 @@ func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	base, err := s.partRequest(r, c)
+	base, err := s.manyRequest(r, c)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) e
 		return err
 	}
 	defer done()
-	leave, err := s.enterParts(len(ids))
+	leave, err := s.enterMany(len(ids))
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func namedSessions(r *http.Request) (ids []string, at stream.Positions, err erro
 	return ids, at, at.Parse(cursor(r))
 }
 
-// partRequest reads what is the same for all sessions.
-func (s *Server) partRequest(r *http.Request, c *call) (stream.Request, error) {
+// manyRequest reads what is the same for all sessions.
+func (s *Server) manyRequest(r *http.Request, c *call) (stream.Request, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("Last-Event-ID")
 	q := r.URL.Query()

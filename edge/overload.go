@@ -17,7 +17,7 @@ const (
 	requestCost = 28 << 10 // a request, to the end of its handler: a goroutine and what it asks of the log
 	streamCost  = 8 << 10  // a stream, besides its request; a parked one takes no more altogether
 	socketCost  = 24 << 10 // a WebSocket, besides its request
-	partCost    = 16 << 10 // a session of a stream of many: the stack of a goroutine and a place in its topic
+	manyCost    = 16 << 10 // a session of a stream of many: the stack of a goroutine and a place in its topic
 )
 
 // costOf is what the stream or the wait of a call costs. A WebSocket was promised all of

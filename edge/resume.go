@@ -30,7 +30,7 @@ func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	if streams(r) {
+	if wantsStream(r) {
 		return s.runStream(w, r, c, sub, native.Dialect{})
 	}
 	return s.runAnswer(w, r, c, sub, 0)

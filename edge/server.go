@@ -121,7 +121,7 @@ type Server struct {
 	openings  openings
 	draining  atomic.Bool
 	streams   atomic.Int64
-	parts     atomic.Int64            // sessions that streams of many follow
+	many      atomic.Int64            // sessions that streams of many follow
 	drain     context.Context         // ends with errDraining when streams have to end
 	endStream context.CancelCauseFunc // ends drain
 	spread    atomic.Int64            // nanoseconds over which streams end; set before drain ends

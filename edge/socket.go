@@ -168,7 +168,7 @@ func (k *socket) accept(w http.ResponseWriter) bool {
 	}
 	k.conn, k.out = conn, hj.conn
 	k.conn.SetReadLimit(k.srv.opts.MaxBody)
-	k.call.started, k.call.status, k.call.parks = true, http.StatusSwitchingProtocols, false
+	k.call.started, k.call.status, k.call.parkable = true, http.StatusSwitchingProtocols, false
 	return true
 }
 

@@ -139,7 +139,7 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 // serveLast is serve for handlers that have nothing to do after it. Where that is
 // possible, the stream goes on without the handler as soon as there is nothing to show.
 func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
-	if !c.parks || req.NoFollow || !s.hub.Parks() {
+	if !c.parkable || req.NoFollow || !s.hub.Parks() {
 		return s.serve(ctx, w, c, v, req)
 	}
 	if over, err := s.begin(ctx, w, c, v, req); over || err != nil {

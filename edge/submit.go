@@ -50,14 +50,14 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	if streams(r) {
+	if wantsStream(r) {
 		return s.runStream(w, r, c, sub, native.Dialect{})
 	}
 	return s.runAnswer(w, r, c, sub, wait)
 }
 
-// streams reports whether the client wants events rather than an object.
-func streams(r *http.Request) bool {
+// wantsStream reports whether the client wants events rather than an object.
+func wantsStream(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
 	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "ndjson") || strings.Contains(accept, "jsonl")
 }
