@@ -3,6 +3,7 @@ package edge
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -174,4 +175,11 @@ func (a *agentCache) setOnly(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.def, a.defChosen = name, time.Now()
+}
+
+func jsonOrNil(raw []byte) json.RawMessage {
+	if event.Valid(raw) {
+		return raw
+	}
+	return nil
 }

@@ -275,3 +275,11 @@ func (s *Server) record(c *call) {
 	}
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
+
+// caller is who asks, as the log says it.
+func caller(c *call) string {
+	if c.who.Name != "" {
+		return c.who.Name
+	}
+	return "client"
+}

@@ -118,11 +118,3 @@ func (s *Server) watchEnd(ctx context.Context, p runPlace, ends func(event.Event
 	}
 	return ended, func() { v.Close(); stop() }, nil
 }
-
-// caller is who asks, as the log says it.
-func caller(c *call) string {
-	if c.who.Name != "" {
-		return c.who.Name
-	}
-	return "client"
-}

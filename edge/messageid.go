@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -85,11 +84,4 @@ func derivedID(prefix string, of ...string) string {
 		h.Write([]byte(strconv.Itoa(len(s)) + ":" + s))
 	}
 	return prefix + "_" + idDigits.EncodeToString(h.Sum(nil)[:16])
-}
-
-func jsonOrNil(raw []byte) json.RawMessage {
-	if event.Valid(raw) {
-		return raw
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // queries are what each route of openapi.json takes in its query, by pattern. The
@@ -84,4 +85,31 @@ func boolParam(r *http.Request, name string, def bool) (bool, error) {
 	default:
 		return def, bad(name, "%s=%s is neither true nor false", name, v)
 	}
+}
+
+func timeParam(v, name string) (time.Time, error) {
+	if v == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, v)
+	if err != nil {
+		return t, bad(name, "%s=%s is not a time like 2006-01-02T15:04:05Z", name, v)
+	}
+	return t, nil
+}
+
+// waitParam reads ?wait=: a duration, or seconds.
+func (s *Server) waitParam(r *http.Request) (time.Duration, error) {
+	v := r.URL.Query().Get("wait")
+	if v == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		d, err = time.ParseDuration(v + "s")
+	}
+	if err != nil || d < 0 || d > s.opts.MaxWait {
+		return 0, bad("wait", "wait=%s is not a time from 0s to %s", v, s.opts.MaxWait)
+	}
+	return d, nil
 }

@@ -101,22 +101,6 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 	})
 }
 
-// identify finds out whose request it is, where that matters.
-func (s *Server) identify(r *http.Request, c *call, needsKey bool) error {
-	if !needsKey {
-		return nil
-	}
-	who, err := s.gate.Identify(r)
-	if err != nil {
-		return err
-	}
-	c.who = who
-	if who.Open {
-		return s.checkLocal(r)
-	}
-	return nil
-}
-
 // unrouted answers for a path that is not served, or not with this method. It reports
 // whether it has answered.
 func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/runlog-dev/runlog/catalog"
 	"github.com/runlog-dev/runlog/edge/stream"
@@ -199,31 +198,4 @@ func runFilter(r *http.Request) (catalog.Filter, error) {
 	}
 	f.Until, err = timeParam(q.Get("until"), "until")
 	return f, err
-}
-
-func timeParam(v, name string) (time.Time, error) {
-	if v == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339, v)
-	if err != nil {
-		return t, bad(name, "%s=%s is not a time like 2006-01-02T15:04:05Z", name, v)
-	}
-	return t, nil
-}
-
-// waitParam reads ?wait=: a duration, or seconds.
-func (s *Server) waitParam(r *http.Request) (time.Duration, error) {
-	v := r.URL.Query().Get("wait")
-	if v == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		d, err = time.ParseDuration(v + "s")
-	}
-	if err != nil || d < 0 || d > s.opts.MaxWait {
-		return 0, bad("wait", "wait=%s is not a time from 0s to %s", v, s.opts.MaxWait)
-	}
-	return d, nil
 }

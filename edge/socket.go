@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Subprotocol is what a WebSocket speaks: each message is a JSON object. The
+// subprotocol is what a WebSocket speaks: each message is a JSON object. The
 // server sends {id?, event, data}, as SSE does, and {answer, status, body} to
 // commands; the client sends where to begin, if its URL does not say so, and
 // commands. See docs/api.md.
@@ -50,52 +49,6 @@ var errClientDead = fmt.Errorf("the client answers no ping: %w", os.ErrDeadlineE
 
 func isWebSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
-}
-
-// follower identifies those who want a stream: by key, token or cookie. Clients
-// that come as a WebSocket may also say who they are in their first message.
-func (s *Server) follower(h handler) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		if isWebSocket(r) {
-			return s.socket(w, r, c, h)
-		}
-		secret, byCookie := auth.Presented(r)
-		if err := s.identifyFollower(r, c, secret, byCookie); err != nil {
-			return err
-		}
-		if err := s.limitRate(w, c); err != nil {
-			return err
-		}
-		return h(w, r, c)
-	}
-}
-
-func (s *Server) identifyFollower(r *http.Request, c *call, secret string, byCookie bool) error {
-	who, err := s.gate.Follower(r.Context(), secret)
-	if err != nil {
-		return err
-	}
-	c.who = who
-	if who.Open {
-		return s.checkLocal(r)
-	}
-	if byCookie {
-		return s.checkCookie(r)
-	}
-	return nil
-}
-
-// checkCookie keeps pages out that a browser sends the user's cookie for without
-// being asked: only pages of the edge's own host and of origins that are named.
-func (s *Server) checkCookie(r *http.Request) error {
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(s.opts.Origins, origin) {
-		return nil
-	}
-	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) {
-		return nil
-	}
-	return problem(http.StatusForbidden, event.CodeForbidden, "web pages of %s may not use a cookie here; allow the origin, or send a token", origin)
 }
 
 // socketKey marks the request of a handler that answers over a WebSocket.
