@@ -9,18 +9,6 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// On makes an encoder of one that takes the event's data; what is not as its
-// type says is left out.
-func On[D any](encode func(event.Event, D) []Message) func(event.Event) []Message {
-	return func(e event.Event) []Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return encode(e, d)
-	}
-}
-
 // Untold is what a dialect loses that tells some types alone.
 func Untold(why string, told ...event.Type) map[event.Type]string {
 	lost := map[event.Type]string{}
@@ -58,38 +46,6 @@ func Arguments(args string) json.RawMessage {
 		return json.RawMessage(args)
 	}
 	return event.Encode(args)
-}
-
-// Decoded gives an event's data to what tells of it. Data that cannot be read is
-// not told.
-func Decoded[D any](e event.Event, tell func(D) []Message) []Message {
-	var data D
-	if e.Into(&data) != nil {
-		return nil
-	}
-	return tell(data)
-}
-
-// Tell makes of a method that tells of decoded data one that takes the event alone.
-// Data that is not as its type says is not told of.
-func Tell[E, D any](tell func(E, event.Event, D) []Message) func(E, event.Event) []Message {
-	return func(x E, e event.Event) []Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return tell(x, e, d)
-	}
-}
-
-// Take is Tell for encoders that gather what they have to say.
-func Take[E, D any](take func(E, event.Event, D)) func(E, event.Event) {
-	return func(x E, e event.Event) {
-		var d D
-		if e.Into(&d) == nil {
-			take(x, e, d)
-		}
-	}
 }
 
 // Activities are the pieces of user interface of a session as they stand.

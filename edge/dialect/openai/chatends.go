@@ -7,29 +7,17 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-type chatTeller func(*Completion, event.Event) []dialect.Message
-
-func chatOn[D any](tell func(*Completion, event.Event, D) []dialect.Message) chatTeller {
-	return func(c *Completion, e event.Event) []dialect.Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return tell(c, e, d)
-	}
-}
-
-var chatTellers = map[event.Type]chatTeller{
-	event.RunStarted:       chatOn((*Completion).runStarted),
-	event.RunStatus:        chatOn((*Completion).runStatus),
-	event.RunCompleted:     chatOn((*Completion).runCompleted),
-	event.RunFailed:        chatOn((*Completion).runFailed),
-	event.RunCancelled:     chatOn((*Completion).runCancelled),
+var chatTellers = map[event.Type]func(*Completion, event.Event) []dialect.Message{
+	event.RunStarted:       dialect.Tell((*Completion).runStarted),
+	event.RunStatus:        dialect.Tell((*Completion).runStatus),
+	event.RunCompleted:     dialect.Tell((*Completion).runCompleted),
+	event.RunFailed:        dialect.Tell((*Completion).runFailed),
+	event.RunCancelled:     dialect.Tell((*Completion).runCancelled),
 	event.TextDelta:        (*Completion).textDelta,
-	event.MessageCompleted: chatOn((*Completion).messageCompleted),
-	event.MessageDiscarded: chatOn((*Completion).discarded),
-	event.ToolStarted:      chatOn((*Completion).toolStarted),
-	event.ToolArgsDelta:    chatOn((*Completion).argsDelta),
+	event.MessageCompleted: dialect.Tell((*Completion).messageCompleted),
+	event.MessageDiscarded: dialect.Tell((*Completion).discarded),
+	event.ToolStarted:      dialect.Tell((*Completion).toolStarted),
+	event.ToolArgsDelta:    dialect.Tell((*Completion).argsDelta),
 }
 
 func (c *Completion) runStarted(e event.Event, d event.RunStartedData) []dialect.Message {

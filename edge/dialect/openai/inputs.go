@@ -50,35 +50,26 @@ func (n *Inputs) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) 
 }
 
 var gatherers = map[event.Type]func(*Inputs, event.Event){
-	event.ToolStarted: gathered(func(n *Inputs, _ event.Event, d event.ToolStartedData) {
+	event.ToolStarted: dialect.Take(func(n *Inputs, _ event.Event, d event.ToolStartedData) {
 		n.clients[d.CallID] = d.Executor == event.ByClient
 	}),
-	event.MessageCompleted: gathered(func(n *Inputs, e event.Event, d event.MessageCompletedData) {
+	event.MessageCompleted: dialect.Take(func(n *Inputs, e event.Event, d event.MessageCompletedData) {
 		if d.Role != event.RoleAssistant && e.Seq > n.d.From {
 			n.message(d.MessageID, d.Role, d.Parts)
 		}
 	}),
-	event.ToolCompleted: gathered(func(n *Inputs, e event.Event, d event.ToolCompletedData) {
+	event.ToolCompleted: dialect.Take(func(n *Inputs, e event.Event, d event.ToolCompletedData) {
 		n.output(e, d.CallID, dialect.ResultText(d.Content, d.Structured, ""))
 	}),
-	event.ToolFailed: gathered(func(n *Inputs, e event.Event, d event.ToolFailedData) {
+	event.ToolFailed: dialect.Take(func(n *Inputs, e event.Event, d event.ToolFailedData) {
 		n.output(e, d.CallID, dialect.ResultText(d.Content, nil, d.Message))
 	}),
-	event.ApprovalResolved: gathered(func(n *Inputs, e event.Event, d event.ApprovalResolvedData) {
+	event.ApprovalResolved: dialect.Take(func(n *Inputs, e event.Event, d event.ApprovalResolvedData) {
 		if e.Seq > n.d.From {
 			n.add(d.CallID+".approval", dialect.NewObject(128).Text("type", "mcp_approval_response").
 				Text("approval_request_id", ApprovalPrefix+d.CallID).Value("approve", d.Decision == event.Approved).Some("reason", d.Reason))
 		}
 	}),
-}
-
-func gathered[D any](gather func(*Inputs, event.Event, D)) func(*Inputs, event.Event) {
-	return func(n *Inputs, e event.Event) {
-		var d D
-		if e.Into(&d) == nil {
-			gather(n, e, d)
-		}
-	}
 }
 
 // output is the client's, if the response goes on with it.

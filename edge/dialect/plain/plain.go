@@ -74,42 +74,31 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 		return one("message_start", start{"message_start", e.RunID, e.SessionID, e.TraceID, "assistant"})
 	},
 	event.TextDelta: textDelta,
-	event.MessageDiscarded: on(func(d event.MessageDiscardedData) []dialect.Message {
+	event.MessageDiscarded: dialect.On(func(_ event.Event, d event.MessageDiscardedData) []dialect.Message {
 		return one("text_reset", reset{"text_reset", d.MessageID})
 	}),
-	event.ToolArgs: on(func(d event.ToolArgsData) []dialect.Message {
+	event.ToolArgs: dialect.On(func(_ event.Event, d event.ToolArgsData) []dialect.Message {
 		return one("tool_use", use{"tool_use", d.CallID, d.Name, input(d.Args)})
 	}),
-	event.ToolCompleted: on(func(d event.ToolCompletedData) []dialect.Message {
+	event.ToolCompleted: dialect.On(func(_ event.Event, d event.ToolCompletedData) []dialect.Message {
 		return one("tool_result", result{"tool_result", d.CallID, d.Name, list(d.Content), false})
 	}),
-	event.ToolFailed: on(func(d event.ToolFailedData) []dialect.Message {
+	event.ToolFailed: dialect.On(func(_ event.Event, d event.ToolFailedData) []dialect.Message {
 		content := d.Content
 		if len(content) == 0 {
 			content = []event.Part{event.TextPart(d.Message)}
 		}
 		return one("tool_result", result{"tool_result", d.CallID, d.Name, content, true})
 	}),
-	event.RunCompleted: on(func(d event.RunCompletedData) []dialect.Message {
+	event.RunCompleted: dialect.On(func(_ event.Event, d event.RunCompletedData) []dialect.Message {
 		return one("message_stop", stop{"message_stop", string(d.FinishReason), &d.Usage, nil})
 	}),
-	event.RunFailed: on(func(d event.RunFailedData) []dialect.Message {
+	event.RunFailed: dialect.On(func(_ event.Event, d event.RunFailedData) []dialect.Message {
 		return one("message_stop", stop{"message_stop", "failed", d.Usage, &event.RunError{Code: d.Code, Message: d.Message, Retryable: d.Retryable}})
 	}),
-	event.RunCancelled: on(func(d event.RunCancelledData) []dialect.Message {
+	event.RunCancelled: dialect.On(func(_ event.Event, d event.RunCancelledData) []dialect.Message {
 		return one("message_stop", stop{"message_stop", "cancelled", d.Usage, nil})
 	}),
-}
-
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](encode func(D) []dialect.Message) func(event.Event) []dialect.Message {
-	return func(e event.Event) []dialect.Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return encode(d)
-	}
 }
 
 func textDelta(e event.Event) []dialect.Message {

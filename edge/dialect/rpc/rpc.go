@@ -65,18 +65,18 @@ var encoders = map[event.Type]encoder{
 	event.RunCompleted:       ofRun(runCompleted),
 	event.RunFailed:          ofRun(runFailed),
 	event.RunCancelled:       ofRun(runCancelled),
-	event.StepStarted:        on(stepStarted),
-	event.StepCompleted:      on(stepCompleted),
+	event.StepStarted:        dialect.On(stepStarted),
+	event.StepCompleted:      dialect.On(stepCompleted),
 	event.TextDelta:          textDelta,
-	event.MessageCompleted:   on(messageCompleted),
-	event.MessageDiscarded:   on(messageDiscarded),
+	event.MessageCompleted:   dialect.On(messageCompleted),
+	event.MessageDiscarded:   dialect.On(messageDiscarded),
 	event.ReasoningDelta:     generic,
 	event.ReasoningCompleted: generic,
-	event.ToolArgs:           on(toolArgs),
+	event.ToolArgs:           dialect.On(toolArgs),
 	event.ToolRunning:        generic,
 	event.ToolProgress:       generic,
-	event.ToolCompleted:      on(toolCompleted),
-	event.ToolFailed:         on(toolFailed),
+	event.ToolCompleted:      dialect.On(toolCompleted),
+	event.ToolFailed:         dialect.On(toolFailed),
 	event.ApprovalRequested:  generic,
 	event.ApprovalResolved:   generic,
 	event.ArtifactStarted:    generic,
@@ -87,7 +87,7 @@ var encoders = map[event.Type]encoder{
 	event.ActivitySnapshot:   generic,
 	event.ActivityDelta:      generic,
 	event.BudgetExceeded:     generic,
-	event.Custom:             on(custom),
+	event.Custom:             dialect.On(custom),
 }
 
 // Event tells of an event. Internal ones have no place here, whoever reads.
@@ -101,20 +101,9 @@ func (d Dialect) Event(e event.Event, _ []byte, _ dialect.Audience) []dialect.Me
 	return nil
 }
 
-// on decodes an event's data; what is not as its type says is left out.
-func on[D any](encode func(event.Event, D) []dialect.Message) encoder {
-	return func(e event.Event) []dialect.Message {
-		var d D
-		if e.Into(&d) != nil {
-			return nil
-		}
-		return encode(e, d)
-	}
-}
-
 // ofRun is for what begins and ends a run: a sub-agent's is part of another one.
 func ofRun[D any](encode func(event.Event, D) []dialect.Message) encoder {
-	typed := on(encode)
+	typed := dialect.On(encode)
 	return func(e event.Event) []dialect.Message {
 		if e.Agent != "" {
 			return generic(e)
