@@ -65,32 +65,3 @@ func (all Activities) Patched(d event.ActivityDeltaData) (event.ActivityData, bo
 	a.Content = content
 	return a, true
 }
-
-// ResultText is what a tool has said: its texts, and the other parts as JSON, one
-// to a line; or else what it returned as a value, or why it failed.
-func ResultText(content []event.Part, structured json.RawMessage, message string) string {
-	var b strings.Builder
-	for _, p := range content {
-		if p.Internal {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
-		switch p.Type {
-		case event.PartText:
-			b.WriteString(p.Text)
-		case event.PartJSON:
-			b.Write(p.Value)
-		default:
-			b.Write(event.Encode(p))
-		}
-	}
-	switch {
-	case b.Len() > 0:
-		return b.String()
-	case message != "":
-		return message
-	}
-	return string(structured)
-}

@@ -83,33 +83,28 @@ func (x *encoder) toolProgress(e event.Event, d event.ToolProgressData) []dialec
 }
 
 type toolResult struct {
-	CallID    string       `json:"call_id"`
-	Name      string       `json:"name"`
-	Status    event.Status `json:"status"`
-	Result    string       `json:"result"`
-	Outcome   string       `json:"outcome,omitempty"` // of a failure: failed, unknown, denied, cancelled
-	Truncated bool         `json:"truncated,omitempty"`
-	Whole     string       `json:"whole,omitempty"` // where what was cut is
+	CallID    string        `json:"call_id"`
+	Name      string        `json:"name"`
+	Status    event.Status  `json:"status"`
+	Result    string        `json:"result"`
+	Outcome   event.Outcome `json:"outcome,omitempty"` // of a failure: failed, unknown, denied, cancelled
+	Truncated bool          `json:"truncated,omitempty"`
+	Whole     string        `json:"whole,omitempty"` // where what was cut is
 }
 
-func (x *encoder) toolCompleted(e event.Event, d event.ToolCompletedData) []dialect.Message {
-	return x.returns(e, d.Artifact, toolResult{CallID: d.CallID, Name: d.Name, Status: event.Completed, Truncated: d.Truncated,
-		Result: dialect.ResultText(d.Content, d.Structured, "")})
-}
-
-func (x *encoder) toolFailed(e event.Event, d event.ToolFailedData) []dialect.Message {
-	return x.returns(e, d.Artifact, toolResult{CallID: d.CallID, Name: d.Name, Status: event.Failed, Truncated: d.Truncated,
-		Result: dialect.ResultText(d.Content, nil, d.Message), Outcome: string(d.Outcome)})
-}
-
-func (x *encoder) returns(e event.Event, file *event.Part, r toolResult) []dialect.Message {
-	known := x.call(r.CallID) != nil
-	x.calls = slices.DeleteFunc(x.calls, func(c *call) bool { return c.id == r.CallID })
+// toolEnded tells what a call has returned; of one that clients do not see, nothing.
+func (x *encoder) toolEnded(e event.Event, d dialect.Result) []dialect.Message {
+	known := x.call(d.CallID) != nil
+	x.calls = slices.DeleteFunc(x.calls, func(c *call) bool { return c.id == d.CallID })
 	if !known {
 		return nil
 	}
-	if file != nil {
-		r.Whole = absolute(x.Base, file.URL)
+	r := toolResult{CallID: d.CallID, Name: d.Name, Status: event.Completed, Result: d.Text(), Outcome: d.Outcome, Truncated: d.Truncated}
+	if e.Type == event.ToolFailed {
+		r.Status = event.Failed
+	}
+	if d.Artifact != nil {
+		r.Whole = absolute(x.Base, d.Artifact.URL)
 	}
 	x.answered()
 	return x.happens(e, "tool_result", r)

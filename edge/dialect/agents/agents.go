@@ -36,12 +36,8 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 	event.ToolStarted: dialect.On(func(_ event.Event, d event.ToolStartedData) []dialect.Message {
 		return begin("tool_call_start").Text("id", d.CallID).Text("name", d.Name).One("tool_call_start")
 	}),
-	event.ToolCompleted: dialect.On(func(_ event.Event, d event.ToolCompletedData) []dialect.Message {
-		return complete(d.CallID, d.Name, d.Args, dialect.ResultText(d.Content, d.Structured, ""), false)
-	}),
-	event.ToolFailed: dialect.On(func(_ event.Event, d event.ToolFailedData) []dialect.Message {
-		return complete(d.CallID, d.Name, d.Args, dialect.ResultText(d.Content, nil, d.Message), true)
-	}),
+	event.ToolCompleted: dialect.On(complete),
+	event.ToolFailed:    dialect.On(complete),
 	event.RunFailed: dialect.On(func(e event.Event, d event.RunFailedData) []dialect.Message {
 		return end(e, event.Failed, d.Usage).Value("error", event.RunError{Code: d.Code, Message: d.Message, Retryable: d.Retryable}).One("response_complete")
 	}),
@@ -90,9 +86,9 @@ func answer(s *event.Session, id string) string {
 
 func begin(kind string) dialect.Object { return dialect.NewObject(128).Text("type", kind) }
 
-func complete(id, name, args, result string, failed bool) []dialect.Message {
-	return begin("tool_call_complete").Text("id", id).Text("name", name).Raw("arguments", dialect.Arguments(args)).
-		Text("result", result).Value("is_error", failed).One("tool_call_complete")
+func complete(e event.Event, r dialect.Result) []dialect.Message {
+	return begin("tool_call_complete").Text("id", r.CallID).Text("name", r.Name).Raw("arguments", dialect.Arguments(r.Args)).
+		Text("result", r.Text()).Value("is_error", e.Type == event.ToolFailed).One("tool_call_complete")
 }
 
 func end(e event.Event, status event.Status, usage *event.Usage) dialect.Object {

@@ -16,10 +16,8 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		return dialect.Decoded(e, a.discarded)
 	case event.RunStatus:
 		return dialect.Decoded(e, a.status)
-	case event.ToolCompleted:
+	case event.ToolCompleted, event.ToolFailed:
 		return dialect.Decoded(e, a.answered)
-	case event.ToolFailed:
-		return dialect.Decoded(e, a.failed)
 	case event.RunCompleted:
 		return dialect.Decoded(e, a.completed)
 	case event.RunFailed:
@@ -172,7 +170,7 @@ func (a after) resumes() []dialect.Message {
 	r := a.before.Run(a.e.RunID)
 	for _, c := range came(a.before, r) {
 		if a.Run == "" || c.Executor != event.ByClient || c.Outcome == event.OutcomeUnknown {
-			list = append(list, resultOf(c).message(a.e))
+			list = append(list, resultMessage(a.e, dialect.ResultOf(c)))
 		}
 	}
 	return list
@@ -189,26 +187,13 @@ func came(s *event.Session, r *event.Run) (list []*event.ToolCall) {
 	return list
 }
 
-func resultOf(c *event.ToolCall) result {
-	return result{CallID: c.CallID, Content: c.Content, Structured: c.Structured, Truncated: c.Truncated, Artifact: c.Artifact,
-		Code: c.Code, Outcome: c.Outcome, Message: c.Message}
-}
-
-// answered is a result that came from outside. Results for a parked run are told
-// when it goes on.
-func (a after) answered(d event.ToolCompletedData) []dialect.Message {
-	if a.Run != "" || a.waited() {
+// answered is a result that came from outside: the client that follows its run has sent it.
+// Results for a parked run are told when it goes on.
+func (a after) answered(r dialect.Result) []dialect.Message {
+	if a.waited() || a.Run != "" && a.e.Type == event.ToolCompleted {
 		return nil
 	}
-	return toolCompleted(a.Dialect, a.e, d)
-}
-
-func (a after) failed(d event.ToolFailedData) []dialect.Message {
-	if a.waited() {
-		return nil
-	}
-	r := result{CallID: d.CallID, Content: d.Content, Truncated: d.Truncated, Artifact: d.Artifact, Code: d.Code, Outcome: d.Outcome, Message: d.Message}
-	return []dialect.Message{r.message(a.e)}
+	return toolEnded(a.Dialect, a.e, r)
 }
 
 // ended is what comes before a run's end: its beginning, if it was parked or if

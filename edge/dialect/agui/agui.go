@@ -74,7 +74,7 @@ var encoders = map[event.Type]encoder{
 	event.ToolArgsDelta:      toolArgsDelta,
 	event.ToolArgs:           dialect.Tell(toolArgs),
 	event.ToolProgress:       custom,
-	event.ToolCompleted:      dialect.Tell(toolCompleted),
+	event.ToolCompleted:      dialect.Tell(toolEnded),
 	event.ArtifactStarted:    custom,
 	event.ArtifactProgress:   custom,
 	event.ArtifactCompleted:  custom,

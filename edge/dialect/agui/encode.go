@@ -133,37 +133,23 @@ func toolArgs(d Dialect, e event.Event, data event.ToolArgsData) []dialect.Messa
 	return []dialect.Message{begin("TOOL_CALL_ARGS", e).Text("toolCallId", data.CallID).Text("delta", data.Args).Message(""), end}
 }
 
-func toolCompleted(_ Dialect, e event.Event, d event.ToolCompletedData) []dialect.Message {
-	r := result{CallID: d.CallID, Content: d.Content, Structured: d.Structured, Truncated: d.Truncated, Artifact: d.Artifact}
-	return []dialect.Message{r.message(e)}
-}
-
-// A result is how a tool call ended.
-type result struct {
-	CallID     string
-	Content    []event.Part
-	Structured json.RawMessage
-	Truncated  bool
-	Artifact   *event.Part
-	Code       event.Code // of a failed one
-	Outcome    event.Outcome
-	Message    string
+func toolEnded(_ Dialect, e event.Event, r dialect.Result) []dialect.Message {
+	return []dialect.Message{resultMessage(e, r)}
 }
 
 // resultID is the id of the message that has a call's result.
 func resultID(callID string) string { return callID + "-result" }
 
-func (r result) message(e event.Event) dialect.Message {
-	f := begin("TOOL_CALL_RESULT", e).Text("messageId", resultID(r.CallID)).Text("toolCallId", r.CallID)
-	f = f.Text("content", dialect.ResultText(r.Content, r.Structured, r.Message)).Text("role", "tool")
-	if m := r.metadata(); m != nil {
+func resultMessage(e event.Event, r dialect.Result) dialect.Message {
+	f := begin("TOOL_CALL_RESULT", e).Text("messageId", resultID(r.CallID)).Text("toolCallId", r.CallID).Text("content", r.Text()).Text("role", "tool")
+	if m := metadataOf(r); m != nil {
 		f = f.Value("metadata", m)
 	}
 	return f.Message("")
 }
 
-// metadata says what a text cannot.
-func (r result) metadata() any {
+// metadataOf a result says what a text cannot.
+func metadataOf(r dialect.Result) any {
 	if r.Code == "" && !r.Truncated {
 		return nil
 	}

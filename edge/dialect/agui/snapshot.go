@@ -111,9 +111,9 @@ func messageOf(s *event.Session, m *event.Message) []message {
 			}
 			own.Calls = append(own.Calls, call{c.CallID, "function", function{c.Name, c.Args}})
 			if c.Done() {
-				r := resultOf(c)
-				content := dialect.ResultText(r.Content, r.Structured, r.Message)
-				results = append(results, message{ID: resultID(c.CallID), Role: "tool", Content: &content, CallID: c.CallID, Metadata: r.metadata()})
+				r := dialect.ResultOf(c)
+				content := r.Text()
+				results = append(results, message{ID: resultID(c.CallID), Role: "tool", Content: &content, CallID: c.CallID, Metadata: metadataOf(r)})
 			}
 		}
 	}

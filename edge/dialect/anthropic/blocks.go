@@ -166,21 +166,13 @@ func (m *Message) use(kind, id string, c call) {
 	m.done(use{kind, id, c.name, input})
 }
 
-func (m *Message) toolCompleted(e event.Event, d event.ToolCompletedData) {
-	m.result(e, d.CallID, false, dialect.ResultText(d.Content, d.Structured, ""))
-}
-
-func (m *Message) toolFailed(e event.Event, d event.ToolFailedData) {
-	m.result(e, d.CallID, true, dialect.ResultText(d.Content, nil, d.Message))
-}
-
-// result tells what a tool here has returned; clients have what theirs did.
-func (m *Message) result(_ event.Event, id string, failed bool, said string) {
-	c, ok := m.calls[id]
+// toolEnded tells what a tool here has returned; clients have what theirs did.
+func (m *Message) toolEnded(e event.Event, r dialect.Result) {
+	c, ok := m.calls[r.CallID]
 	if !ok || c.client {
 		return
 	}
-	block := result{"mcp_tool_result", id, failed, []text{{"text", said}}}
+	block := result{"mcp_tool_result", r.CallID, e.Type == event.ToolFailed, []text{{"text", r.Text()}}}
 	m.block("result", block)
 	m.done(block)
 }

@@ -97,15 +97,13 @@ func (d Dialect) result(e event.Event, m message, tool toolEvent) []dialect.Mess
 	return list
 }
 
-func (d Dialect) toolCompleted(e event.Event, t event.ToolCompletedData) []dialect.Message {
-	m := toolMessage(&event.ToolCall{CallID: t.CallID, Name: t.Name, Status: event.Completed, Content: t.Content, Structured: t.Structured, Truncated: t.Truncated, Artifact: t.Artifact})
-	return d.result(e, m, toolEvent{Event: "on_tool_end", CallID: t.CallID, Name: t.Name, Output: m.Content})
-}
-
-func (d Dialect) toolFailed(e event.Event, t event.ToolFailedData) []dialect.Message {
-	m := toolMessage(&event.ToolCall{CallID: t.CallID, Name: t.Name, Status: event.Failed, Content: t.Content, Truncated: t.Truncated, Artifact: t.Artifact,
-		Code: t.Code, Message: t.Message, Outcome: t.Outcome})
-	return d.result(e, m, toolEvent{Event: "on_tool_error", CallID: t.CallID, Name: t.Name, Error: m.Content})
+func (d Dialect) toolEnded(e event.Event, r dialect.Result) []dialect.Message {
+	m := toolMessage(r, e.Type == event.ToolFailed)
+	tool := toolEvent{Event: "on_tool_end", CallID: r.CallID, Name: r.Name, Output: m.Content}
+	if e.Type == event.ToolFailed {
+		tool = toolEvent{Event: "on_tool_error", CallID: r.CallID, Name: r.Name, Error: m.Content}
+	}
+	return d.result(e, m, tool)
 }
 
 // A toolEvent is one of the mode tools.

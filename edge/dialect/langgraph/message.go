@@ -88,7 +88,7 @@ func withResults(s *event.Session, m *event.Message) []message {
 	list := []message{messageOf(s, m.MessageID, m.Role, copied(m.Parts))}
 	for _, c := range s.CallsOf(m.MessageID) {
 		if c.Done() && !c.Internal {
-			list = append(list, toolMessage(c))
+			list = append(list, toolMessage(dialect.ResultOf(c), c.Status == event.Failed))
 		}
 	}
 	return list
@@ -163,14 +163,13 @@ func contentOf(parts []event.Part) any {
 	return list
 }
 
-func toolMessage(c *event.ToolCall) message {
-	m := message{Type: "tool", ID: ResultID(c.CallID), Name: c.Name, CallID: c.CallID, Status: "success",
-		Content: dialect.ResultText(c.Content, c.Structured, c.Message)}
-	if c.Status == event.Failed {
+func toolMessage(r dialect.Result, failed bool) message {
+	m := message{Type: "tool", ID: ResultID(r.CallID), Name: r.Name, CallID: r.CallID, Status: "success", Content: r.Text()}
+	if failed {
 		m.Status = "error"
 	}
-	if len(c.Structured) > 0 || c.Truncated || c.Artifact != nil {
-		m.Artifact = artifact{c.Structured, c.Truncated, c.Artifact}
+	if len(r.Structured) > 0 || r.Truncated || r.Artifact != nil {
+		m.Artifact = artifact{r.Structured, r.Truncated, r.Artifact}
 	}
 	return m
 }

@@ -108,8 +108,8 @@ var tellers = map[event.Type]func(*Call, event.Event){
 	event.ToolArgs:          dialect.Take((*Call).toolArgs),
 	event.ToolRunning:       dialect.Take((*Call).toolRunning),
 	event.ToolProgress:      dialect.Take((*Call).toolProgress),
-	event.ToolCompleted:     dialect.Take((*Call).toolCompleted),
-	event.ToolFailed:        dialect.Take((*Call).toolFailed),
+	event.ToolCompleted:     dialect.Take((*Call).toolEnded),
+	event.ToolFailed:        dialect.Take((*Call).toolEnded),
 	event.ApprovalRequested: dialect.Take((*Call).approvalRequested),
 	event.ApprovalResolved:  dialect.Take((*Call).approvalResolved),
 	event.ArtifactCompleted: dialect.Take((*Call).artifactCompleted),
@@ -239,18 +239,13 @@ func (c *Call) toolProgress(e event.Event, d event.ToolProgressData) {
 	c.progress(e, text)
 }
 
-func (c *Call) closed(callID string) {
-	c.tools = slices.DeleteFunc(c.tools, func(id string) bool { return id == callID })
-}
-
-func (c *Call) toolCompleted(e event.Event, d event.ToolCompletedData) {
-	c.closed(d.CallID)
-	c.progress(e, d.Name+" has returned")
-}
-
-func (c *Call) toolFailed(e event.Event, d event.ToolFailedData) {
-	c.closed(d.CallID)
-	c.progress(e, d.Name+" has failed: "+d.Message)
+func (c *Call) toolEnded(e event.Event, r dialect.Result) {
+	c.tools = slices.DeleteFunc(c.tools, func(id string) bool { return id == r.CallID })
+	if e.Type == event.ToolFailed {
+		c.progress(e, r.Name+" has failed: "+r.Message)
+	} else {
+		c.progress(e, r.Name+" has returned")
+	}
 }
 
 func (c *Call) approvalRequested(e event.Event, d event.ApprovalRequestedData) {

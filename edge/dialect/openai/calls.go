@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -86,38 +85,31 @@ func (r *Response) toolRunning(_ event.Event, d event.ToolRunningData) {
 	}
 }
 
-func (r *Response) toolCompleted(_ event.Event, d event.ToolCompletedData) {
-	text := textOf(d.Content)
-	if text == "" {
-		text = string(d.Structured)
-	}
-	r.result(d.CallID, "completed", func(m *mcpCall) { m.Output = &text })
-}
-
-func (r *Response) toolFailed(_ event.Event, d event.ToolFailedData) {
-	why := string(d.Outcome) + ": " + d.Message
-	r.result(d.CallID, "failed", func(m *mcpCall) { m.Error = &why })
-}
-
-// result closes a call of a tool that runs here; one that was told of in an
+// toolEnded closes a call of a tool that runs here; one that was told of in an
 // earlier response, or before it was decided about, is told anew.
-func (r *Response) result(callID, status string, set func(*mcpCall)) {
-	c := r.calls[callID]
+func (r *Response) toolEnded(e event.Event, d dialect.Result) {
+	c := r.calls[d.CallID]
 	if c == nil || c.client {
 		return
 	}
-	i := r.byID[callID]
+	i := r.byID[d.CallID]
 	if i == nil || !i.open {
-		i = r.add("mcp_call", callID, r.callItem(&item{id: callID}, "in_progress"))
+		i = r.add("mcp_call", d.CallID, r.callItem(&item{id: d.CallID}, "in_progress"))
 		i.attempt = false
 	}
-	kind := "response.mcp_call." + status
-	r.emit(kind, r.about(kind, i, 0))
-	m, _ := r.callItem(i, status).(mcpCall)
-	if id := ApprovalPrefix + callID; c.asked {
+	m, _ := r.callItem(i, "completed").(mcpCall)
+	if id := ApprovalPrefix + d.CallID; c.asked {
 		m.Approval = &id
 	}
-	set(&m)
+	if e.Type == event.ToolFailed {
+		why := string(d.Outcome) + ": " + d.Message
+		m.Status, m.Error = "failed", &why
+	} else {
+		text := d.Text()
+		m.Output = &text
+	}
+	kind := "response.mcp_call." + m.Status
+	r.emit(kind, r.about(kind, i, 0))
 	r.done(i, m)
 }
 
@@ -135,22 +127,4 @@ func (r *Response) approvalRequested(_ event.Event, d event.ApprovalRequestedDat
 	i := r.add(q.Type, q.ID, q)
 	i.attempt = false
 	r.done(i, q)
-}
-
-// textOf is what a tool has said: its texts, and the other parts as JSON, one to a
-// line.
-func textOf(parts []event.Part) string {
-	var list []string
-	for _, p := range parts {
-		switch {
-		case p.Internal:
-		case p.Type == event.PartText:
-			list = append(list, p.Text)
-		case p.Type == event.PartJSON:
-			list = append(list, string(p.Value))
-		default:
-			list = append(list, string(event.Encode(p)))
-		}
-	}
-	return strings.Join(list, "\n")
 }

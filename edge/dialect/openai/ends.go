@@ -23,8 +23,8 @@ var tellers = map[event.Type]teller{
 	event.ToolArgsDelta:      (*Response).argsDelta,
 	event.ToolArgs:           dialect.Take((*Response).toolArgs),
 	event.ToolRunning:        dialect.Take((*Response).toolRunning),
-	event.ToolCompleted:      dialect.Take((*Response).toolCompleted),
-	event.ToolFailed:         dialect.Take((*Response).toolFailed),
+	event.ToolCompleted:      dialect.Take((*Response).toolEnded),
+	event.ToolFailed:         dialect.Take((*Response).toolEnded),
 	event.ApprovalRequested:  dialect.Take((*Response).approvalRequested),
 }
 

@@ -58,12 +58,8 @@ var gatherers = map[event.Type]func(*Inputs, event.Event){
 			n.message(d.MessageID, d.Role, d.Parts)
 		}
 	}),
-	event.ToolCompleted: dialect.Take(func(n *Inputs, e event.Event, d event.ToolCompletedData) {
-		n.output(e, d.CallID, dialect.ResultText(d.Content, d.Structured, ""))
-	}),
-	event.ToolFailed: dialect.Take(func(n *Inputs, e event.Event, d event.ToolFailedData) {
-		n.output(e, d.CallID, dialect.ResultText(d.Content, nil, d.Message))
-	}),
+	event.ToolCompleted: dialect.Take((*Inputs).output),
+	event.ToolFailed:    dialect.Take((*Inputs).output),
 	event.ApprovalResolved: dialect.Take(func(n *Inputs, e event.Event, d event.ApprovalResolvedData) {
 		if e.Seq > n.d.From {
 			n.add(d.CallID+".approval", dialect.NewObject(128).Text("type", "mcp_approval_response").
@@ -73,9 +69,10 @@ var gatherers = map[event.Type]func(*Inputs, event.Event){
 }
 
 // output is the client's, if the response goes on with it.
-func (n *Inputs) output(e event.Event, id, text string) {
-	if n.clients[id] && e.Seq > n.d.From && n.d.From > 0 {
-		n.add(id+".output", dialect.NewObject(128).Text("type", "function_call_output").Text("call_id", id).Text("output", text).Text("status", "completed"))
+func (n *Inputs) output(e event.Event, r dialect.Result) {
+	if n.clients[r.CallID] && e.Seq > n.d.From && n.d.From > 0 {
+		n.add(r.CallID+".output", dialect.NewObject(128).Text("type", "function_call_output").Text("call_id", r.CallID).
+			Text("output", r.Text()).Text("status", "completed"))
 	}
 }
 

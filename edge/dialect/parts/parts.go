@@ -106,13 +106,10 @@ func (Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ dial
 			}
 			return command(e, "assistant.message", message{d.MessageID, event.RoleAssistant, []any{}, "discarded"})
 		})
-	case event.ToolCompleted:
-		return dialect.Decoded(e, func(d event.ToolCompletedData) []dialect.Message {
-			return answered(before, e, result{d.CallID, event.Completed, dialect.ResultText(d.Content, d.Structured, "")})
-		})
-	case event.ToolFailed:
-		return dialect.Decoded(e, func(d event.ToolFailedData) []dialect.Message {
-			return answered(before, e, result{d.CallID, event.Failed, dialect.ResultText(d.Content, nil, d.Message)})
+	case event.ToolCompleted, event.ToolFailed:
+		return dialect.Decoded(e, func(d dialect.Result) []dialect.Message {
+			status := map[event.Type]event.Status{event.ToolCompleted: event.Completed, event.ToolFailed: event.Failed}[e.Type]
+			return answered(before, e, result{d.CallID, status, d.Text()})
 		})
 	case event.StateSnapshot, event.StateDelta:
 		return shared(before, e)
@@ -171,7 +168,7 @@ func invoked(c *event.ToolCall, r result) invocation {
 	case c.CallID == r.callID:
 		i.State, i.Result = r.state, &r.text
 	case c.Done():
-		said := dialect.ResultText(c.Content, c.Structured, c.Message)
+		said := dialect.ResultOf(c).Text()
 		i.State, i.Result = c.Status, &said
 	}
 	return i

@@ -80,16 +80,8 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 	event.ToolArgs: dialect.On(func(_ event.Event, d event.ToolArgsData) []dialect.Message {
 		return one("tool_use", use{"tool_use", d.CallID, d.Name, input(d.Args)})
 	}),
-	event.ToolCompleted: dialect.On(func(_ event.Event, d event.ToolCompletedData) []dialect.Message {
-		return one("tool_result", result{"tool_result", d.CallID, d.Name, list(d.Content), false})
-	}),
-	event.ToolFailed: dialect.On(func(_ event.Event, d event.ToolFailedData) []dialect.Message {
-		content := d.Content
-		if len(content) == 0 {
-			content = []event.Part{event.TextPart(d.Message)}
-		}
-		return one("tool_result", result{"tool_result", d.CallID, d.Name, content, true})
-	}),
+	event.ToolCompleted: dialect.On(toolResult),
+	event.ToolFailed:    dialect.On(toolResult),
 	event.RunCompleted: dialect.On(func(_ event.Event, d event.RunCompletedData) []dialect.Message {
 		return one("message_stop", stop{"message_stop", string(d.FinishReason), &d.Usage, nil})
 	}),
@@ -123,11 +115,15 @@ func input(args string) json.RawMessage {
 	return event.Encode(args)
 }
 
-func list(content []event.Part) []event.Part {
-	if content == nil {
-		return []event.Part{}
+func toolResult(e event.Event, r dialect.Result) []dialect.Message {
+	content := r.Content
+	switch failed := e.Type == event.ToolFailed; {
+	case len(content) == 0 && failed:
+		content = []event.Part{event.TextPart(r.Message)}
+	case content == nil:
+		content = []event.Part{}
 	}
-	return content
+	return one("tool_result", result{"tool_result", r.CallID, r.Name, content, e.Type == event.ToolFailed})
 }
 
 // Snapshot is the fold, as the native dialect has it.

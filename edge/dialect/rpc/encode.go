@@ -100,25 +100,21 @@ func arguments(args string) json.RawMessage {
 	return event.Encode(args)
 }
 
-func toolCompleted(e event.Event, d event.ToolCompletedData) []dialect.Message {
-	o := begin("tool_result", e).Text("call_id", d.CallID).Text("name", d.Name).Text("status", "completed").
-		Value("content", shown(d.Content)).Raw("structured", d.Structured)
-	return alone(rest(o, d.Truncated, d.Artifact))
-}
-
-func toolFailed(e event.Event, d event.ToolFailedData) []dialect.Message {
-	o := begin("tool_result", e).Text("call_id", d.CallID).Text("name", d.Name).Text("status", "failed").Value("content", shown(d.Content))
-	o = o.Open("error").Text("code", string(d.Code)).Text("message", d.Message).Text("outcome", string(d.Outcome)).Close()
-	return alone(rest(o, d.Truncated, d.Artifact))
-}
-
-// rest says where the whole of a result is that the log holds the head of.
-func rest(o line, truncated bool, artifact *event.Part) line {
-	if truncated {
+func toolResult(e event.Event, r dialect.Result) []dialect.Message {
+	status := "completed"
+	if e.Type == event.ToolFailed {
+		status = "failed"
+	}
+	o := begin("tool_result", e).Text("call_id", r.CallID).Text("name", r.Name).Text("status", status).
+		Value("content", shown(r.Content)).Raw("structured", r.Structured)
+	if e.Type == event.ToolFailed {
+		o = o.Open("error").Text("code", string(r.Code)).Text("message", r.Message).Text("outcome", string(r.Outcome)).Close()
+	}
+	if r.Truncated {
 		o = o.Value("truncated", true)
 	}
-	if artifact != nil {
-		o = o.Value("artifact", artifact)
+	if r.Artifact != nil { // has the whole of what the log holds the head of
+		o = o.Value("artifact", r.Artifact)
 	}
-	return o
+	return alone(o)
 }

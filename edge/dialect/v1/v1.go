@@ -38,12 +38,8 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 	event.ToolArgs: dialect.On(func(_ event.Event, d event.ToolArgsData) []dialect.Message {
 		return begin("tool_start").Text("id", d.CallID).Text("name", d.Name).Raw("args", dialect.Arguments(d.Args)).One("tool_start")
 	}),
-	event.ToolCompleted: dialect.On(func(_ event.Event, d event.ToolCompletedData) []dialect.Message {
-		return toolEnd(d.CallID, d.Name, true, dialect.ResultText(d.Content, d.Structured, ""))
-	}),
-	event.ToolFailed: dialect.On(func(_ event.Event, d event.ToolFailedData) []dialect.Message {
-		return toolEnd(d.CallID, d.Name, false, dialect.ResultText(d.Content, nil, d.Message))
-	}),
+	event.ToolCompleted: dialect.On(toolEnd),
+	event.ToolFailed:    dialect.On(toolEnd),
 	event.ArtifactCompleted: dialect.On(func(_ event.Event, d event.ArtifactCompletedData) []dialect.Message {
 		return begin("artifact").Text("id", d.ArtifactID).Text("name", d.Name).Text("media_type", d.MediaType).Value("bytes", d.Bytes).Text("url", d.URL).One("artifact")
 	}),
@@ -81,8 +77,8 @@ func textDelta(e event.Event) []dialect.Message {
 	return dialect.NewObject(len(e.Data)).Text("type", "text_delta").Raw("text", text).Raw("message_id", id).One("text_delta")
 }
 
-func toolEnd(id, name string, ok bool, result string) []dialect.Message {
-	return begin("tool_end").Text("id", id).Text("name", name).Value("ok", ok).Text("result", result).One("tool_end")
+func toolEnd(e event.Event, r dialect.Result) []dialect.Message {
+	return begin("tool_end").Text("id", r.CallID).Text("name", r.Name).Value("ok", e.Type == event.ToolCompleted).Text("result", r.Text()).One("tool_end")
 }
 
 func done(e event.Event, status event.Status, usage *event.Usage) []dialect.Message {
