@@ -96,7 +96,7 @@ func (d Dialect) Task(s *event.Session, run *event.Run, history int) Task {
 	}
 	for _, m := range s.Messages {
 		if m.RunID == run.RunID && m.Role == event.RoleUser {
-			t.History = append(t.History, Message{m.MessageID, s.SessionID, run.RunID, "ROLE_USER", partsOf(values(m.Parts), d.Base)})
+			t.History = append(t.History, Message{m.MessageID, s.SessionID, run.RunID, "ROLE_USER", partsOf(dialect.Parts(m.Parts), d.Base)})
 		}
 	}
 	if n := len(t.History); history >= 0 && n > history {
@@ -148,7 +148,7 @@ func artifactsOf(s *event.Session, run *event.Run, base string) []Artifact {
 		if m.RunID != run.RunID || m.Role != event.RoleAssistant {
 			continue
 		}
-		if parts := spoken(values(m.Parts), base); len(parts) > 0 {
+		if parts := spoken(dialect.Parts(m.Parts), base); len(parts) > 0 {
 			list = append(list, Artifact{ArtifactID: m.MessageID, Name: answerName, Parts: parts})
 		}
 	}
@@ -229,19 +229,11 @@ func spoken(list []event.Part, base string) []Part {
 
 func textPart(text string) Part { return Part{Text: &text} }
 
-func values(list []*event.Part) []event.Part {
-	out := make([]event.Part, len(list))
-	for i, p := range list {
-		out[i] = *p
-	}
-	return out
-}
-
 // streaming is the message of a run that is being written and has begun an
 // artifact.
 func streaming(s *event.Session, run *event.Run) string {
 	for _, m := range s.View().Messages {
-		if m.RunID == run.RunID && m.Status == event.Streaming && len(spoken(values(m.Parts), "")) > 0 {
+		if m.RunID == run.RunID && m.Status == event.Streaming && len(spoken(dialect.Parts(m.Parts), "")) > 0 {
 			return m.MessageID
 		}
 	}

@@ -74,10 +74,9 @@ func (x *encoder) textDelta(e event.Event) []dialect.Message {
 	if !ok || e.Agent != "" || len(text) == len(`""`) {
 		return nil
 	}
-	more := same(id, x.text)
+	more := dialect.Quotes(id, x.text)
 	if !more {
-		x.text = ""
-		_ = json.Unmarshal(id, &x.text) // it is a string
+		x.text = dialect.Unquoted(id)
 	}
 	o := dialect.NewObject(len(e.Data)+len(e.RunID)+len(e.SessionID)+128).Open("artifactUpdate").
 		Text("taskId", e.RunID).Text("contextId", e.SessionID).Open("artifact").Raw("artifactId", id)
@@ -89,11 +88,6 @@ func (x *encoder) textDelta(e event.Event) []dialect.Message {
 		o = append(o, `,"append":true`...)
 	}
 	return o.Close().One("")
-}
-
-// same compares a JSON string with a plain one; false is no proof.
-func same(quoted []byte, s string) bool {
-	return len(quoted) == len(s)+2 && string(quoted[1:len(quoted)-1]) == s
 }
 
 // messageCompleted ends an answer's artifact. What is no text comes with it.

@@ -11,8 +11,6 @@
 package agents
 
 import (
-	"strings"
-
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -73,15 +71,11 @@ func (Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ dial
 }
 
 func answer(s *event.Session, id string) string {
-	var b strings.Builder
-	if m := s.MessageByID(id); m != nil {
-		for _, p := range m.Parts {
-			if p.Type == event.PartText && !p.Internal {
-				b.WriteString(p.Text)
-			}
-		}
+	m := s.MessageByID(id)
+	if m == nil {
+		return ""
 	}
-	return b.String()
+	return dialect.Said(dialect.Parts(m.Parts))
 }
 
 func begin(kind string) dialect.Object { return dialect.NewObject(128).Text("type", kind) }

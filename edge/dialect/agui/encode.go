@@ -3,7 +3,6 @@ package agui
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -81,14 +80,8 @@ func messageCompleted(d Dialect, e event.Event, data event.MessageCompletedData)
 		return nil
 	}
 	list := []dialect.Message{begin("TEXT_MESSAGE_START", e).Text("messageId", data.MessageID).Text("role", string(data.Role)).Message("")}
-	var text strings.Builder
-	for _, p := range data.Parts {
-		if p.Type == event.PartText && !p.Internal {
-			text.WriteString(p.Text)
-		}
-	}
-	if text.Len() > 0 {
-		list = append(list, begin("TEXT_MESSAGE_CONTENT", e).Text("messageId", data.MessageID).Text("delta", text.String()).Message(""))
+	if text := dialect.Said(data.Parts); text != "" {
+		list = append(list, begin("TEXT_MESSAGE_CONTENT", e).Text("messageId", data.MessageID).Text("delta", text).Message(""))
 	}
 	return append(list, end)
 }

@@ -133,7 +133,7 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audienc
 		list = append(list, object("RUN_ERROR").Text("message", "what was asked for is no longer kept; the conversation follows as it is now").
 			Text("code", string(event.CodeExpired)).Message(""))
 	}
-	run := d.shown(s)
+	run := dialect.Shown(s, d.Run)
 	if run == nil {
 		return list
 	}
@@ -170,23 +170,6 @@ func told(s *event.Session, run *event.Run) []message {
 		list = slices.DeleteFunc(list, func(m message) bool { return m.CallID == c.CallID })
 	}
 	return list
-}
-
-// shown is the run that a snapshot is about: the one that is followed, the one
-// under way, or the last one.
-func (d Dialect) shown(s *event.Session) *event.Run {
-	if d.Run != "" {
-		return s.Run(d.Run)
-	}
-	if r := s.Active(); r != nil {
-		return r
-	}
-	for i := len(s.Runs) - 1; i >= 0; i-- {
-		if s.Runs[i].ParentRunID == "" && s.Runs[i].StartedAt != nil {
-			return s.Runs[i]
-		}
-	}
-	return nil
 }
 
 // over is how a run ended.

@@ -1,7 +1,6 @@
 package aisdk
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -100,12 +99,11 @@ func (x *encoder) textDelta(e event.Event) []dialect.Message {
 	if !ok {
 		return nil
 	}
-	if x.part != "" && same(id, x.text) {
+	if x.part != "" && dialect.Quotes(id, x.text) {
 		return chunk("text-delta", len(e.Data)).Text("id", x.part).Raw("delta", text).One("")
 	}
 	list := x.endText()
-	var name string
-	_ = json.Unmarshal(id, &name)
+	name := dialect.Unquoted(id)
 	if name != x.text {
 		x.text, x.texts = name, 0
 	}
@@ -116,11 +114,6 @@ func (x *encoder) textDelta(e event.Event) []dialect.Message {
 	x.texts++
 	return append(list, chunk("text-start", 0).Text("id", x.part).Message(""),
 		chunk("text-delta", len(e.Data)).Text("id", x.part).Raw("delta", text).Message(""))
-}
-
-// same compares a JSON string with a plain one; false is no proof.
-func same(quoted []byte, s string) bool {
-	return len(quoted) == len(s)+2 && string(quoted[1:len(quoted)-1]) == s
 }
 
 // endText closes the text part that is open: parts stand in the order in which

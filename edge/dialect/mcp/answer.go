@@ -17,8 +17,6 @@ const (
 	metaTrace = "dev.runlog/trace_id"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // notification begins a progress notification; its params are open.
 func (c *Call) notification(e event.Event) dialect.Object {
 	o := append(make(dialect.Object, 0, 192+len(e.Data)), `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)

@@ -16,6 +16,7 @@ package mcp
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -179,7 +180,7 @@ func (c *Call) runStarted(e event.Event, d event.RunStartedData) {
 }
 
 func (c *Call) stepStarted(e event.Event, d event.StepStartedData) {
-	c.progress(e, "step "+itoa(d.Step))
+	c.progress(e, "step "+strconv.Itoa(d.Step))
 }
 
 // delta is a piece of what the model says or thinks.
@@ -197,12 +198,7 @@ func (c *Call) messageCompleted(e event.Event, d event.MessageCompletedData) {
 	if d.Role != event.RoleAssistant {
 		return
 	}
-	c.said, c.text = d.MessageID, ""
-	for _, p := range d.Parts {
-		if p.Type == event.PartText && !p.Internal {
-			c.text += p.Text
-		}
-	}
+	c.said, c.text = d.MessageID, dialect.Said(d.Parts)
 	c.progress(e, "a message is complete")
 }
 

@@ -59,11 +59,10 @@ func (r *Response) argsDelta(e event.Event) {
 // there is none.
 func (r *Response) delta(e event.Event) (*item, json.RawMessage) {
 	id, text, ok := dialect.Delta(e.Data)
-	var name string
-	if !ok || json.Unmarshal(id, &name) != nil {
+	if !ok {
 		return nil, nil
 	}
-	return r.byID[name], text
+	return r.byID[dialect.Unquoted(id)], text
 }
 
 func (r *Response) toolArgs(_ event.Event, d event.ToolArgsData) {

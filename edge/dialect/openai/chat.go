@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
-
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -196,23 +194,11 @@ func (c *Completion) textDelta(e event.Event) []dialect.Message {
 		}
 		c.message = string(id)
 	}
-	c.text = append(c.text, unquote(text)...)
+	c.text = append(c.text, dialect.Unquoted(text)...)
 	b := make([]byte, 0, len(c.head)+len(text)+80)
 	b = append(append(b, c.head...), `{"index":0,"delta":{"content":`...)
 	b = append(append(b, text...), `},"finish_reason":null}]}`...)
 	return append(list, dialect.Message{Data: b})
-}
-
-// unquote is the text that a JSON string stands for.
-func unquote(quoted []byte) []byte {
-	for _, b := range quoted {
-		if b == '\\' {
-			var s string
-			_ = json.Unmarshal(quoted, &s) // it is one
-			return []byte(s)
-		}
-	}
-	return quoted[1 : len(quoted)-1]
 }
 
 func (c *Completion) toolStarted(e event.Event, d event.ToolStartedData) []dialect.Message {

@@ -39,11 +39,7 @@ func (n *Inputs) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) 
 	n.Items = nil
 	for _, m := range s.View().Messages {
 		if m.RunID == n.d.Run && m.Role != event.RoleAssistant && n.d.From == 0 {
-			parts := make([]event.Part, len(m.Parts))
-			for i, p := range m.Parts {
-				parts[i] = *p
-			}
-			n.message(m.MessageID, m.Role, parts)
+			n.message(m.MessageID, m.Role, dialect.Parts(m.Parts))
 		}
 	}
 	return nil

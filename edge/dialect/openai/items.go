@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -20,8 +19,6 @@ type item struct {
 	dropped bool            // it is no part of the response in the end
 	final   json.RawMessage // once it is done
 }
-
-func appendUint(o dialect.Object, n uint64) dialect.Object { return strconv.AppendUint(o, n, 10) }
 
 // add opens an item.
 func (r *Response) add(kind, id string, body any) *item {
@@ -128,8 +125,7 @@ func (r *Response) textDelta(e event.Event) {
 	}
 	i := r.byID[string(id[1:len(id)-1])]
 	if i == nil {
-		var name string
-		_ = json.Unmarshal(id, &name)
+		name := dialect.Unquoted(id)
 		i = r.add("message", name, message(name, "in_progress"))
 		r.byID[string(id[1:len(id)-1])] = i
 		r.emit("response.content_part.added", r.about("response.content_part.added", i, 128).Value("content_index", 0).Value("part", outputText("")))
@@ -149,14 +145,9 @@ func (r *Response) messageCompleted(e event.Event, d event.MessageCompletedData)
 	if d.Role != event.RoleAssistant || e.CommandID != "" {
 		return
 	}
-	var text strings.Builder
-	for _, p := range d.Parts {
-		if p.Type == event.PartText && !p.Internal {
-			text.WriteString(p.Text)
-		}
-	}
 	if i := r.byID[d.MessageID]; i != nil && i.open {
-		r.endText(i, text.String(), "completed", outputText(text.String()))
+		text := dialect.Said(d.Parts)
+		r.endText(i, text, "completed", outputText(text))
 	}
 	for _, i := range r.items {
 		if i.attempt {

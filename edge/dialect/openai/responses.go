@@ -16,6 +16,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -204,7 +205,7 @@ func (r *Response) begin() {
 func (r *Response) start(kind string, size int) dialect.Object {
 	o := append(dialect.NewObject(size+64), `"type":"`...)
 	o = append(append(o, kind...), `","sequence_number":`...)
-	return appendUint(o, uint64(r.seq)*Stride+uint64(min(r.told+len(r.list), Stride-1)))
+	return strconv.AppendUint(o, uint64(r.seq)*Stride+uint64(min(r.told+len(r.list), Stride-1)), 10)
 }
 
 func (r *Response) emit(kind string, o dialect.Object) { r.list = append(r.list, o.Message(kind)) }

@@ -97,7 +97,7 @@ func (Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ dial
 		})
 	case event.MessageCompleted:
 		return dialect.Decoded(e, func(d event.MessageCompletedData) []dialect.Message {
-			return command(e, word(d.Role), message{d.MessageID, d.Role, partsOf(before, pointers(d.Parts), result{}), event.Completed})
+			return command(e, word(d.Role), message{d.MessageID, d.Role, partsOf(before, d.Parts, result{}), event.Completed})
 		})
 	case event.MessageDiscarded:
 		return dialect.Decoded(e, func(d event.MessageDiscardedData) []dialect.Message {
@@ -128,14 +128,6 @@ func word(r event.Role) string {
 	return "user.message"
 }
 
-func pointers(list []event.Part) []*event.Part {
-	out := make([]*event.Part, len(list))
-	for i := range list {
-		out[i] = &list[i]
-	}
-	return out
-}
-
 // A result is one that the session before the event does not have.
 type result struct {
 	callID string
@@ -144,7 +136,7 @@ type result struct {
 }
 
 // partsOf are a message's parts, its tool calls with their state.
-func partsOf(s *event.Session, list []*event.Part, r result) []any {
+func partsOf(s *event.Session, list []event.Part, r result) []any {
 	out := []any{}
 	for _, p := range list {
 		switch {
@@ -184,7 +176,7 @@ func answered(before *event.Session, e event.Event, r result) []dialect.Message 
 	if m == nil {
 		return nil
 	}
-	return command(e, "assistant.message", message{m.MessageID, m.Role, partsOf(before, m.Parts, r), m.Status})
+	return command(e, "assistant.message", message{m.MessageID, m.Role, partsOf(before, dialect.Parts(m.Parts), r), m.Status})
 }
 
 // shared tells the shared state as it is now.

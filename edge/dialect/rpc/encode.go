@@ -1,9 +1,6 @@
 package rpc
 
 import (
-	"encoding/json"
-	"strings"
-
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -58,7 +55,7 @@ func textDelta(e event.Event) []dialect.Message {
 func messageCompleted(e event.Event, d event.MessageCompletedData) []dialect.Message {
 	parts := shown(d.Parts)
 	if d.Role == event.RoleAssistant && e.CommandID == "" {
-		return alone(begin("message_after", e).Text("message_id", d.MessageID).Text("text", textOf(parts)).Value("parts", parts))
+		return alone(begin("message_after", e).Text("message_id", d.MessageID).Text("text", dialect.Said(parts)).Value("parts", parts))
 	}
 	d.Parts = parts
 	return alone(begin("event", e).Text("name", string(e.Type)).Value("data", d))
@@ -74,30 +71,12 @@ func shown(parts []event.Part) []event.Part {
 	return list
 }
 
-func textOf(parts []event.Part) string {
-	var b strings.Builder
-	for _, p := range parts {
-		if p.Type == event.PartText {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
-}
-
 func messageDiscarded(e event.Event, d event.MessageDiscardedData) []dialect.Message {
 	return alone(begin("message_discarded", e).Text("message_id", d.MessageID).Text("reason", d.Reason))
 }
 
 func toolArgs(e event.Event, d event.ToolArgsData) []dialect.Message {
-	return alone(begin("tool_call", e).Text("call_id", d.CallID).Text("name", d.Name).Raw("arguments", arguments(d.Args)))
-}
-
-// arguments are as the model wrote them, or a string if that is no JSON object.
-func arguments(args string) json.RawMessage {
-	if strings.HasPrefix(strings.TrimSpace(args), "{") && event.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
-		return json.RawMessage(args)
-	}
-	return event.Encode(args)
+	return alone(begin("tool_call", e).Text("call_id", d.CallID).Text("name", d.Name).Raw("arguments", dialect.Arguments(d.Args)))
 }
 
 func toolResult(e event.Event, r dialect.Result) []dialect.Message {

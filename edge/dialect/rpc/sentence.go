@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,9 +33,9 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		if !ok {
 			return nil
 		}
-		message := plain(id)
+		message := dialect.Unquoted(id)
 		had := before.TextSoFar(message)
-		return sentences(e, message, had, had+plain(delta), 1)
+		return sentences(e, message, had, had+dialect.Unquoted(delta), 1)
 	}
 	list := encoders[e.Type](e)
 	var m event.MessageCompletedData
@@ -48,16 +47,6 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		return append([]dialect.Message{sentence(e, m.MessageID, left, EventID(e, 0, 2))}, list...)
 	}
 	return list
-}
-
-// plain is what a JSON string says.
-func plain(quoted json.RawMessage) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var s string
-	_ = json.Unmarshal(quoted, &s) // it is one
-	return s
 }
 
 // sentences tells in one line what was completed since the last one.
