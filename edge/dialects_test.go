@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -16,17 +17,54 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Every type of event is told by every dialect, or listed as lost with a reason:
-// a new type has to be decided about.
-func TestEveryDialectDecidesAboutEveryType(t *testing.T) {
+func TestDialectsHaveNamesOfTheirOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, d := range dialects {
 		if names[d.Name()] {
 			t.Errorf("two dialects have the name %s", d.Name())
 		}
 		names[d.Name()] = true
-		t.Run(d.Name(), func(t *testing.T) { dialecttest.Decided(t, d) })
 	}
+}
+
+// Whatever a log holds, no dialect panics, breaks a line, or lets a client see what is
+// internal.
+func TestEveryDialectTakesWhateverIsStored(t *testing.T) {
+	for _, d := range dialects {
+		for _, kind := range append([]event.Type{"something.new"}, event.Types...) {
+			for _, data := range []string{`{}`, `{"message_id":1,"parts":"x","args":[]}`, `{"message_id":"m","delta":"a\n\u2028b","parts":[{"type":"text","text":"hush","internal":true}],"args":"{","content":null}`} {
+				e := event.New(kind, json.RawMessage(data))
+				e.Seq, e.SessionID, e.ID, e.RunID = 1, "s", "s-1", "r"
+				for _, m := range encoded(t, d, e, dialect.Client) {
+					if bytes.ContainsAny(m.Data, "\n\r") || !json.Valid(m.Data) && string(m.Data) != "[DONE]" || strings.ContainsAny(m.Event, "\n\r") {
+						t.Errorf("%s %s: %s", d.Name(), kind, m.Data)
+					}
+				}
+				e.Internal = true
+				if got := encoded(t, d, e, dialect.Client); len(got) != 0 {
+					t.Errorf("%s shows an internal %s: %s", d.Name(), kind, got[0].Data)
+				}
+				encoded(t, d, e, dialect.Auditor)
+			}
+		}
+		for _, list := range [][]dialect.Message{d.Heartbeat(dialect.Heartbeat{}), d.Moved(7), d.Snapshot(dialect.Reset, event.NewSession("s"), dialect.Client)} {
+			for _, m := range list {
+				if !json.Valid(m.Data) || bytes.Contains(m.Data, []byte("\n")) || m.Data[0] != '{' {
+					t.Errorf("%s: %s", d.Name(), m.Data)
+				}
+			}
+		}
+	}
+}
+
+// encoded is what a dialect says of an event that follows nothing.
+func encoded(t *testing.T, d dialect.Dialect, e event.Event, to dialect.Audience) []dialect.Message {
+	t.Helper()
+	list, err := dialect.Encode(d, e, bytes.TrimSpace(e.AppendLine(nil)), to, func() (*event.Session, error) { return event.NewSession("s"), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // What a message has for auditors alone no client sees, be it a sub-agent's.

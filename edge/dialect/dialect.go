@@ -42,6 +42,15 @@ func (Quiet) Heartbeat(Heartbeat) []Message { return nil }
 // Moved is left to pings.
 func (Quiet) Moved(event.Seq) []Message { return nil }
 
+// AsFold is for dialects to embed that tell a snapshot as the native dialect tells it to
+// clients.
+type AsFold struct{}
+
+// Snapshot is the fold in its JSON form.
+func (AsFold) Snapshot(kind Kind, s *event.Session, _ Audience) []Message {
+	return []Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
+}
+
 // Audience says who reads.
 type Audience bool
 

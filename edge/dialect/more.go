@@ -22,9 +22,9 @@ type Closing interface {
 	ClosersSayAll() bool
 }
 
-// A Lossy dialect says which types of event it has no word for, and why. What is
-// not listed is told: a test holds each dialect to it, so that a new type is
-// decided about.
+// A Lossy dialect says which types of event it has no word for, and why. What is not
+// listed is told, or always internal: a test holds each dialect to it, so that a new type
+// is decided about.
 type Lossy interface {
 	Lost() map[event.Type]string
 }

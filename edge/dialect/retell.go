@@ -23,6 +23,15 @@ func Retell(s *event.Session, run *event.Run) []event.Event {
 	return r.list
 }
 
+// Retold is what an encoder says of a run that is told anew.
+func Retold(x Encoder, s *event.Session, run *event.Run, to Audience) []Message {
+	var list []Message
+	for _, e := range Retell(s, run) {
+		list = append(list, x.Next(e, nil, to)...)
+	}
+	return list
+}
+
 // Shown is the run that a snapshot is about: the one asked for, or if none is, the
 // one under way or the last one; no sub-agent's. nil if it is not there.
 func Shown(s *event.Session, runID string) *event.Run {

@@ -55,8 +55,6 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audien
 func (Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
 		event.SessionCreated:     "a context is known by its id",
-		event.SessionClaimed:     "internal",
-		event.SessionReleased:    "internal",
 		event.RunQueued:          "a task is submitted until it begins",
 		event.RunRecovered:       "shows only in what is discarded",
 		event.StepStarted:        "how an agent works is its own business",
@@ -71,8 +69,6 @@ func (Dialect) Lost() map[event.Type]string {
 		event.ApprovalRequested:  "told when the task waits for it",
 		event.ArtifactStarted:    "told when it is complete",
 		event.ArtifactProgress:   "told when it is complete",
-		event.CommandIgnored:     "internal",
-		event.Raw:                "internal",
 	}
 }
 

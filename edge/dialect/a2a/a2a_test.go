@@ -202,16 +202,3 @@ func TestWhatATaskWaitsFor(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	x := a2a.Dialect{}.Begin()
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01jt3a7c4k9e2v5x8q1w6r0y3z", Delta: "Hello, world, "})
-	e.Seq, e.RunID, e.SessionID = 41, scenarios.RunID, scenarios.SessionID
-	x.Next(e, nil, dialect.Client)
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(x.Next(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not one message")
-		}
-	}
-}

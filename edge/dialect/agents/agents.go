@@ -16,7 +16,10 @@ import (
 )
 
 // Dialect is the dialect agents.
-type Dialect struct{ dialect.Quiet }
+type Dialect struct {
+	dialect.Quiet
+	dialect.AsFold
+}
 
 // Name is agents.
 func (Dialect) Name() string { return "agents" }
@@ -91,9 +94,4 @@ func end(e event.Event, status event.Status, usage *event.Usage) dialect.Object 
 		o = o.Value("usage", usage)
 	}
 	return o
-}
-
-// Snapshot is the fold, as the native dialect has it.
-func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
-	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
 }

@@ -44,15 +44,11 @@ func (Dialect) Name() string { return "agui" }
 func (Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
 		event.SessionCreated:    "a thread is known by its id",
-		event.SessionClaimed:    "internal",
-		event.SessionReleased:   "internal",
 		event.RunQueued:         "a run that waits has not started",
 		event.RunRecovered:      "shows only in what is discarded",
 		event.ToolRunning:       "a call whose arguments have ended is taken to run",
 		event.ApprovalRequested: "told as an interrupt once the run is parked",
 		event.ApprovalResolved:  "shows when the run goes on",
-		event.CommandIgnored:    "internal",
-		event.Raw:               "internal",
 	}
 }
 

@@ -204,15 +204,3 @@ func FuzzDelta(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01k9example0000000000000000", Delta: "a few words of an answer, "})
-	e.SessionID, e.RunID, e.Seq = "ses_1", "run_1", 41
-	d := agui.Dialect{Run: "run_1"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(d.Event(e, nil, dialect.Client)) != 1 {
-			b.Fatal("no message")
-		}
-	}
-}

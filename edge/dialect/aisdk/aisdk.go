@@ -50,13 +50,9 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audien
 // input is there is taken to run.
 func (Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
-		event.SessionCreated:  "a chat is known by its id",
-		event.SessionClaimed:  "internal",
-		event.SessionReleased: "internal",
-		event.RunQueued:       "the client has sent it",
-		event.RunRecovered:    "shows only in what is discarded",
-		event.CommandIgnored:  "internal",
-		event.Raw:             "internal",
+		event.SessionCreated: "a chat is known by its id",
+		event.RunQueued:      "the client has sent it",
+		event.RunRecovered:   "shows only in what is discarded",
 	}
 }
 
@@ -121,11 +117,7 @@ func (x *encoder) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience
 	}
 	x.forget()
 	x.from = 0
-	var list []dialect.Message
-	for _, e := range dialect.Retell(s, run) {
-		list = append(list, x.Next(e, nil, to)...)
-	}
-	return list
+	return dialect.Retold(x, s, run, to)
 }
 
 type teller func(*encoder, event.Event) []dialect.Message

@@ -130,9 +130,5 @@ func (m *Message) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience
 		return nil
 	}
 	m.d.From = 0
-	var all []dialect.Message
-	for _, e := range dialect.Retell(s, run) {
-		all = append(all, m.Next(e, nil, to)...)
-	}
-	return all
+	return dialect.Retold(m, s, run, to)
 }

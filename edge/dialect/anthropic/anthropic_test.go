@@ -109,23 +109,3 @@ func decode(t *testing.T, data []byte, v any) {
 		t.Fatal(err)
 	}
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	log, _ := scenarios.Named("text")
-	m := anthropic.NewMessage(anthropic.Dialect{})
-	var delta event.Event
-	for _, e := range log.Log() {
-		if e.Type == event.TextDelta {
-			delta = e
-			break
-		}
-		m.Next(e, nil, dialect.Client)
-	}
-	m.Next(delta, nil, dialect.Client)
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(m.Next(delta, nil, dialect.Client)) != 1 {
-			b.Fatal("not told")
-		}
-	}
-}

@@ -51,7 +51,7 @@ func Run(t *testing.T, d dialect.Dialect, o Options) {
 			}
 		})
 	}
-	t.Run("every type", func(t *testing.T) { Decided(t, d) })
+	t.Run("every type", func(t *testing.T) { decided(t, d) })
 }
 
 // A Sent is a wire message with its id.
@@ -97,11 +97,7 @@ func encodeOne(t testing.TB, d dialect.Dialect, e event.Event, line []byte, fold
 		t.Fatal(err)
 	}
 	again, _ := dialect.Encode(d, e, line, dialect.Client, before)
-	if !slices.EqualFunc(first, again, func(a, b dialect.Message) bool {
-		return a.Event == b.Event && a.Bare == b.Bare && bytes.Equal(a.Data, b.Data)
-	}) {
-		t.Errorf("event %d (%s) encodes to different messages: %+v / %+v", e.Seq, e.Type, first, again)
-	}
+	equal(t, e, first, again)
 	if string(fold.Encode()) != state {
 		t.Errorf("encoding event %d (%s) changed the session", e.Seq, e.Type)
 	}
@@ -202,21 +198,22 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
-// Decided fails for a type of event that nobody thought of: each is told by some
-// message, or is listed as lost.
-func Decided(t *testing.T, d dialect.Dialect) {
-	told := Told(t, d)
+// decided fails for a type of event that nobody thought of: each is told by some
+// message, is listed as lost, or is not for clients.
+func decided(t *testing.T, d dialect.Dialect) {
+	t.Helper()
+	seen, shown := told(t, d), public()
 	lost := map[event.Type]string{}
 	if l, ok := d.(dialect.Lossy); ok {
 		lost = l.Lost()
 	}
 	for _, typ := range event.Types {
 		switch why, isLost := lost[typ]; {
-		case isLost && told[typ]:
+		case isLost && seen[typ]:
 			t.Errorf("%s is told, and listed as lost (%s)", typ, why)
 		case isLost && why == "":
 			t.Errorf("%s is lost without a reason", typ)
-		case !isLost && !told[typ]:
+		case !isLost && !seen[typ] && shown[typ]:
 			t.Errorf("nobody decided about %s: tell it, or list it in Lost with the reason", typ)
 		}
 	}
@@ -227,21 +224,25 @@ func Decided(t *testing.T, d dialect.Dialect) {
 	}
 }
 
-// Told are the types that some scenario's events of lead to a message for
-// clients, or for auditors where clients never see them.
-func Told(t testing.TB, d dialect.Dialect) map[event.Type]bool {
-	t.Helper()
-	told := map[event.Type]bool{}
+// public are the types of which some scenario has an event that is not internal.
+func public() map[event.Type]bool {
+	types := map[event.Type]bool{}
 	for _, sc := range scenarios.All() {
-		log := sc.Log()
-		for _, m := range Encode(t, d, log, nil) {
-			told[m.Of.Type] = true
-		}
-		for _, e := range log {
-			if e.Internal && len(d.Event(e, bytes.TrimSuffix(e.AppendLine(nil), []byte("\n")), dialect.Auditor)) > 0 {
-				told[e.Type] = true
-			}
+		for _, e := range sc.Log() {
+			types[e.Type] = types[e.Type] || !e.Internal
 		}
 	}
-	return told
+	return types
+}
+
+// told are the types whose events lead to a message in some scenario.
+func told(t testing.TB, d dialect.Dialect) map[event.Type]bool {
+	t.Helper()
+	types := map[event.Type]bool{}
+	for _, sc := range scenarios.All() {
+		for _, m := range Encode(t, d, sc.Log(), nil) {
+			types[m.Of.Type] = true
+		}
+	}
+	return types
 }

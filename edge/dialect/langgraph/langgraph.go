@@ -50,12 +50,8 @@ func (d Dialect) in(m Modes) bool {
 // Lost says what LangGraph has no word for.
 func (Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
-		event.SessionCreated:  "a thread is known by its id",
-		event.SessionClaimed:  "internal",
-		event.SessionReleased: "internal",
-		event.RunQueued:       "the client has sent it",
-		event.CommandIgnored:  "internal",
-		event.Raw:             "internal",
+		event.SessionCreated: "a thread is known by its id",
+		event.RunQueued:      "the client has sent it",
 	}
 }
 

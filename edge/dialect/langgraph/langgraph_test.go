@@ -248,15 +248,3 @@ func TestSnapshotTellsHowItStands(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01k9example", Delta: " world and more"})
-	e.Seq, e.ID, e.SessionID, e.RunID, e.TraceID = 41, "ses_1-41", "ses_1", "run_1", scenarios.TraceID
-	d := langgraph.Dialect{Modes: langgraph.Tuples | langgraph.Values}
-	b.ReportAllocs()
-	for b.Loop() {
-		if d.Folds(e) || len(d.Event(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not told")
-		}
-	}
-}

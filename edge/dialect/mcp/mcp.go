@@ -24,6 +24,8 @@ import (
 
 // Dialect is the stream of one call.
 type Dialect struct {
+	dialect.Quiet // but for Heartbeat
+
 	Run   string // empty: whichever run the log tells of
 	ID    string // the request's, as JSON
 	Token string // the progress token, as JSON; empty: nobody wants to know
@@ -54,22 +56,15 @@ func (d Dialect) Snapshot(kind dialect.Kind, s *event.Session, to dialect.Audien
 	return d.Begin().Snapshot(kind, s, to)
 }
 
-// Moved is left to pings.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
-
 // Lost says what a call's stream has no word for.
 func (Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
 		event.SessionCreated:   "a conversation is named by the response",
-		event.SessionClaimed:   "internal",
-		event.SessionReleased:  "internal",
 		event.RunQueued:        "the client has sent it",
 		event.MessageStarted:   "the first text says it",
 		event.ReasoningStarted: "the first text says it",
 		event.ToolStarted:      "told when it runs",
 		event.ToolArgsDelta:    "told when the arguments are complete",
-		event.CommandIgnored:   "internal",
-		event.Raw:              "internal",
 	}
 }
 
@@ -157,10 +152,7 @@ func (c *Call) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audience) [
 		return nil
 	}
 	*c = Call{d: c.d, retold: true}
-	var list []dialect.Message
-	for _, e := range dialect.Retell(s, run) {
-		list = append(list, c.Next(e, nil, to)...)
-	}
+	list := dialect.Retold(c, s, run, to)
 	c.retold = false
 	return list
 }

@@ -182,15 +182,3 @@ func TestElicitID(t *testing.T) {
 		t.Error("7 names no call")
 	}
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01k9example", Delta: " world and more"})
-	e.Seq, e.ID, e.SessionID, e.RunID, e.TraceID = 41, "ses_1-41", "ses_1", "run_1", scenarios.TraceID
-	c := mcp.NewCall(watched)
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(c.Next(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not told")
-		}
-	}
-}

@@ -51,9 +51,6 @@ func (Chat) Lost() map[event.Type]string {
 		event.RunQueued: "the client has sent it", event.RunRecovered: "shows only in what is discarded",
 		event.SessionCreated: "there are none", event.BudgetExceeded: "shows in the error",
 	}
-	for _, t := range []event.Type{event.SessionClaimed, event.SessionReleased, event.CommandIgnored, event.Raw} {
-		lost[t] = "internal"
-	}
 	for _, t := range []event.Type{event.ReasoningStarted, event.ReasoningDelta, event.ReasoningCompleted, event.ArtifactStarted,
 		event.ArtifactProgress, event.ArtifactCompleted, event.StateSnapshot, event.StateDelta, event.ActivitySnapshot,
 		event.ActivityDelta, event.Custom} {
@@ -140,12 +137,8 @@ func (c *Completion) Snapshot(_ dialect.Kind, s *event.Session, to dialect.Audie
 	if run == nil || run.StartedAt == nil {
 		return nil
 	}
-	var list []dialect.Message
 	c.d.From = 0
-	for _, e := range dialect.Retell(s, run) {
-		list = append(list, c.Next(e, nil, to)...)
-	}
-	return list
+	return dialect.Retold(c, s, run, to)
 }
 
 func (c *Completion) reset(e event.Event) {

@@ -8,7 +8,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/dialect/dialecttest"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
 	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
-	"github.com/runlog-dev/runlog/event"
 )
 
 func TestTranscripts(t *testing.T) {
@@ -110,32 +109,6 @@ func TestNumbersRise(t *testing.T) {
 				t.Errorf("%s: %d after %d in event %d", sc.Name, d.N, last, m.Of.Seq)
 			}
 			last = d.N
-		}
-	}
-}
-
-func BenchmarkTextDelta(b *testing.B) {
-	x := openai.Responses{}.Begin()
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01jt3a7c4k9e2v5x8q1w6r0y3z", Delta: "Hello, world, "})
-	e.Seq, e.RunID = 41, scenarios.RunID
-	x.Next(e, nil, dialect.Client)
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(x.Next(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not one message")
-		}
-	}
-}
-
-func BenchmarkChatDelta(b *testing.B) {
-	x := openai.Chat{}.Begin()
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01jt3a7c4k9e2v5x8q1w6r0y3z", Delta: "Hello, world, "})
-	e.Seq, e.RunID = 41, scenarios.RunID
-	x.Next(e, nil, dialect.Client)
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(x.Next(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not one message")
 		}
 	}
 }

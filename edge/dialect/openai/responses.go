@@ -63,8 +63,6 @@ func (Responses) Lost() map[event.Type]string {
 	const beside = "a response holds what the model says and calls, and nothing beside it"
 	return map[event.Type]string{
 		event.SessionCreated:    "a conversation is known by its responses",
-		event.SessionClaimed:    "internal",
-		event.SessionReleased:   "internal",
 		event.RunQueued:         "the client has sent it",
 		event.RunRecovered:      "shows only in what is discarded",
 		event.StepStarted:       "a response has no steps",
@@ -80,9 +78,7 @@ func (Responses) Lost() map[event.Type]string {
 		event.ActivitySnapshot:  beside,
 		event.ActivityDelta:     beside,
 		event.BudgetExceeded:    "shows in the error",
-		event.CommandIgnored:    "internal",
 		event.Custom:            "clients refuse events that they do not know",
-		event.Raw:               "internal",
 	}
 }
 

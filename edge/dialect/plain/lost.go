@@ -8,8 +8,6 @@ func (Dialect) Lost() map[event.Type]string {
 	const small = "only texts and tools are told"
 	return map[event.Type]string{
 		event.SessionCreated:     small,
-		event.SessionClaimed:     "internal",
-		event.SessionReleased:    "internal",
 		event.RunQueued:          "a run that waits has nothing to say",
 		event.RunRecovered:       "shows in text_reset",
 		event.RunStatus:          small,
@@ -34,8 +32,6 @@ func (Dialect) Lost() map[event.Type]string {
 		event.ActivitySnapshot:   small,
 		event.ActivityDelta:      small,
 		event.BudgetExceeded:     "message_stop has the error",
-		event.CommandIgnored:     "internal",
 		event.Custom:             small,
-		event.Raw:                "internal",
 	}
 }

@@ -20,7 +20,10 @@ import (
 )
 
 // Dialect is the plain dialect.
-type Dialect struct{}
+type Dialect struct {
+	dialect.Quiet // but for Moved
+	dialect.AsFold
+}
 
 // Name is plain.
 func (Dialect) Name() string { return "plain" }
@@ -125,14 +128,6 @@ func toolResult(e event.Event, r dialect.Result) []dialect.Message {
 	}
 	return one("tool_result", result{"tool_result", r.CallID, r.Name, content, e.Type == event.ToolFailed})
 }
-
-// Snapshot is the fold, as the native dialect has it.
-func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
-	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
-}
-
-// Heartbeat is left to pings.
-func (Dialect) Heartbeat(dialect.Heartbeat) []dialect.Message { return nil }
 
 // Moved has an id, which is all that counts.
 func (Dialect) Moved(event.Seq) []dialect.Message {

@@ -30,9 +30,11 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Dialect is the dialect of one stream. The first three are for what is no event
-// of the log: heartbeats and snapshots.
+// Dialect is the dialect of one stream. Session, Run and Trace are for what is
+// no event of the log: heartbeats and snapshots.
 type Dialect struct {
+	dialect.Quiet // but for Heartbeat, which moves the cursor, too
+
 	Session, Run, Trace string
 	Sentences           bool // text comes by sentence
 }
@@ -44,14 +46,10 @@ func (Dialect) Name() string { return "rpc" }
 func (d Dialect) Lost() map[event.Type]string {
 	return map[event.Type]string{
 		event.SessionCreated:   "a session is known by its id",
-		event.SessionClaimed:   "internal",
-		event.SessionReleased:  "internal",
 		event.MessageStarted:   "the first message_before says it",
 		event.ToolStarted:      "told when the arguments are complete",
 		event.ToolArgsDelta:    "told when the arguments are complete",
 		event.ReasoningStarted: "the first delta says it",
-		event.CommandIgnored:   "internal",
-		event.Raw:              "internal",
 	}
 }
 
@@ -155,9 +153,6 @@ func (d Dialect) Heartbeat(h dialect.Heartbeat) []dialect.Message {
 	e := event.Event{SessionID: d.Session, RunID: d.Run, TraceID: d.Trace, Time: h.Time}
 	return alone(beginAs("heartbeat", e, d.Session+"-"+h.At).Text("status", string(h.Status)).Value("elapsed_ms", h.ElapsedMS))
 }
-
-// Moved is left to heartbeats.
-func (Dialect) Moved(event.Seq) []dialect.Message { return nil }
 
 // Snapshot is the fold.
 func (d Dialect) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {

@@ -138,14 +138,3 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("%s", m[0].Data)
 	}
 }
-
-func BenchmarkTextDelta(b *testing.B) {
-	e := event.New(event.TextDelta, event.TextDeltaData{MessageID: "msg_01k9example", Delta: " world and more"})
-	e.Seq, e.ID, e.SessionID, e.RunID, e.TraceID = 41, "ses_1-41", "ses_1", "run_1", scenarios.TraceID
-	b.ReportAllocs()
-	for b.Loop() {
-		if len((rpc.Dialect{}).Event(e, nil, dialect.Client)) != 1 {
-			b.Fatal("not told")
-		}
-	}
-}

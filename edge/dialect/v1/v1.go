@@ -18,6 +18,7 @@ import (
 // Dialect is the dialect v1.
 type Dialect struct {
 	dialect.Quiet // old clients know only their words
+	dialect.AsFold
 }
 
 // Name is v1.
@@ -87,9 +88,4 @@ func done(e event.Event, status event.Status, usage *event.Usage) []dialect.Mess
 		o = o.Value("usage", usage)
 	}
 	return o.One("done")
-}
-
-// Snapshot is the fold, as the native dialect has it.
-func (Dialect) Snapshot(kind dialect.Kind, s *event.Session, _ dialect.Audience) []dialect.Message {
-	return []dialect.Message{{Event: string(kind), Data: s.EncodePublic(), Bare: true}}
 }
