@@ -45,7 +45,7 @@ type Writer struct {
 	ends      []int // offset in buf after each waiting event
 	seq       event.Seq
 	committed Head
-	err       error // why the writer ended
+	err       error     // why the writer ended
 	sentAt    time.Time // the last committed frame, for the first time
 	frames    int
 }

@@ -23,7 +23,7 @@ func (g Gate) pass(ctx context.Context, bytes int) error {
 // Load returns the session's fold at the head that the leader gives now. A session
 // without events gives an empty fold and the zero Head. It fails at an event that cannot
 // be read: whoever goes on with the session must know all of it. ErrGone if the log begins
-// behind the stored snapshot.
+// behind the stored snapshot, ErrUnavailable if that cannot be read now and is needed.
 func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 	return l.LoadThrough(ctx, k, nil)
 }
@@ -31,7 +31,7 @@ func (l *Log) Load(ctx context.Context, k Key) (*event.Session, Head, error) {
 // LoadThrough is Load through a gate.
 func (l *Log) LoadThrough(ctx context.Context, k Key, gate Gate) (*event.Session, Head, error) {
 	s, head, err := l.load(ctx, k, gate, l.snapshotEntry)
-	for try := 1; try < loadTries && errors.Is(err, ErrGone); try++ {
+	for try := 1; try < loadTries && errors.Is(err, ErrGone) || try == 1 && errors.Is(err, errAway); try++ {
 		s, head, err = l.load(ctx, k, gate, l.leaderSnapshot)
 	}
 	return s, head, err
@@ -42,6 +42,10 @@ func (l *Log) LoadThrough(ctx context.Context, k Key, gate Gate) (*event.Session
 // replica may know the older one alone.
 const loadTries = 5
 
+// errAway: the log has been purged of what only the stored snapshot has, and that cannot be
+// read now.
+var errAway = fmt.Errorf("%w: the snapshot that has the session's beginning cannot be read", ErrUnavailable)
+
 // load is one try, with the snapshot that stored gives.
 func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, Head, error) {
 	head, err := l.Head(ctx, k)
@@ -51,7 +55,7 @@ func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Co
 	if head.Seq == 0 {
 		return event.NewSession(k.Session), head, nil
 	}
-	s, err := l.snapshot(ctx, k, head.Seq, gate, stored)
+	s, away, err := l.snapshot(ctx, k, head.Seq, gate, stored)
 	if err != nil {
 		return nil, Head{}, err
 	}
@@ -59,6 +63,9 @@ func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Co
 		s = event.NewSession(k.Session)
 	}
 	if err := l.apply(ctx, k, s, head.Seq, head, Frame.Events, gate); err != nil {
+		if errors.Is(err, ErrGone) && away != nil {
+			err = fmt.Errorf("load %s: %w: %w", k, errAway, away)
+		}
 		return nil, Head{}, err
 	}
 	return s, head, nil
@@ -67,7 +74,7 @@ func (l *Log) load(ctx context.Context, k Key, gate Gate, stored func(context.Co
 // LoadAt returns a fold of the session that stands at seq or before it: the stored
 // snapshot if it is not newer, else the fold of no events. CatchTo takes it on to seq.
 func (l *Log) LoadAt(ctx context.Context, k Key, seq event.Seq, gate Gate) (*event.Session, error) {
-	if s, err := l.snapshot(ctx, k, seq, gate, l.snapshotEntry); s != nil || err != nil {
+	if s, _, err := l.snapshot(ctx, k, seq, gate, l.snapshotEntry); s != nil || err != nil {
 		return s, err
 	}
 	return event.NewSession(k.Session), ctx.Err()

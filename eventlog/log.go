@@ -55,8 +55,8 @@ type Options struct {
 // Blobs keeps what is too large for JetStream.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error
-	Get(ctx context.Context, name string) ([]byte, error)
-	Delete(ctx context.Context, name string) error // one that is not there is fine
+	Get(ctx context.Context, name string) ([]byte, error) // ErrNotFound if there is none
+	Delete(ctx context.Context, name string) error        // one that is not there is fine
 }
 
 // An Observer is told what happens, for metrics. Any field may be nil.

@@ -250,7 +250,7 @@ func TestSnapshotShortensALoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendAll(t, w, 5)
-	if got, err := l.snapshot(t.Context(), k, w.Head().Seq, nil, l.snapshotEntry); err != nil || got == nil || got.Seq != 50 {
+	if got, _, err := l.snapshot(t.Context(), k, w.Head().Seq, nil, l.snapshotEntry); err != nil || got == nil || got.Seq != 50 {
 		t.Fatalf("stored snapshot: %+v %v", got, err)
 	}
 	if s, _, err = l.Load(t.Context(), k); err != nil || s.Seq != 55 {

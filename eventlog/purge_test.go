@@ -10,16 +10,30 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// purge removes all that the log holds of a session.
-func purge(t *testing.T, l *Log, k Key) {
+// purge removes all that the log holds of a session, or what the options leave of that.
+func purge(t *testing.T, l *Log, k Key, less ...jetstream.StreamPurgeOpt) {
 	t.Helper()
 	s, err := l.js.Stream(t.Context(), l.stream(k))
 	if err == nil {
-		err = s.Purge(t.Context(), jetstream.WithPurgeSubject(l.subject(k)))
+		err = s.Purge(t.Context(), append(less, jetstream.WithPurgeSubject(l.subject(k)))...)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// purgeBefore removes the frames before the one that has an event.
+func purgeBefore(t *testing.T, l *Log, k Key, seq event.Seq) {
+	t.Helper()
+	head, err := l.Head(t.Context(), k)
+	var f Frame
+	if err == nil {
+		f, err = first(l.Read(t.Context(), k, seq-1, head))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	purge(t, l, k, jetstream.WithPurgeSequence(f.Pos))
 }
 
 // brokenOff waits until a watch is told that the log does not go on, and returns why.

@@ -128,6 +128,9 @@ func (r *restore) session(ctx context.Context, k Key) error {
 		for _, run := range s.Runs {
 			end.runs[run.RunID] = true
 		}
+		if err := r.keepBeginning(ctx, k, s); err != nil {
+			return err
+		}
 	}
 	r.logs[k] = end
 	if err == nil && s.Free() {
@@ -138,6 +141,17 @@ func (r *restore) session(ctx context.Context, k Key) error {
 		return err
 	}
 	return nil
+}
+
+// keepBeginning stores a session anew whose log has been purged of its beginning: the snapshot
+// that has it is of before the restore, and can be told to be of this log only as long as the
+// log does not go on in the new epoch.
+func (r *restore) keepBeginning(ctx context.Context, k Key, s *event.Session) error {
+	f, err := r.frameFrom(ctx, k, 1)
+	if err != nil || f.First == 1 {
+		return unavailable(err)
+	}
+	return r.SaveSnapshot(ctx, k, s.Encode(), s.Seq)
 }
 
 // runs goes through the runs index.

@@ -137,6 +137,35 @@ func TestSnapshotsOfLostEventsAreNotUsed(t *testing.T) {
 	}
 }
 
+// A session whose log has been purged of its beginning can be loaded after any number of
+// restores, whether or not a worker has stored a snapshot in between.
+func TestARestoreKeepsWhatOnlyASnapshotHas(t *testing.T) {
+	l, k := open(t, Options{}), Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendEach(t, w, 10)
+	whole := func(n event.Seq) *event.Session {
+		t.Helper()
+		s, _, err := l.Load(t.Context(), k)
+		if err != nil || s.Seq != n {
+			t.Fatalf("loaded %+v, %v; want %d events", s, err, n)
+		}
+		return s
+	}
+	if err := l.SaveSnapshot(t.Context(), k, whole(10).Encode(), 10); err != nil {
+		t.Fatal(err)
+	}
+	appendEach(t, w, 5)
+	purgeBefore(t, l, k, 11)
+	loseEnd(t, l, k, 13)
+	restored(t, l, k, 3)
+	whole(16)
+	purgeBefore(t, l, k, 14)
+	loseEnd(t, l, k, 15)
+	restored(t, l, k, 3)
+	whole(18)
+}
+
 // A process that has the log open while it is restored is told so.
 func TestAProcessNoticesARestore(t *testing.T) {
 	l := open(t, Options{})

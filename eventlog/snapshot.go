@@ -111,46 +111,59 @@ func (l *Log) putSnapshot(ctx context.Context, k Key, entry snapshotEntry, revis
 }
 
 // snapshot returns the stored fold, as stored reads it, if it can be used for a fold at
-// seq; else nil: then the events are folded from the beginning. An error is the gate's.
-func (l *Log) snapshot(ctx context.Context, k Key, seq event.Seq, gate Gate, stored func(context.Context, Key) ([]byte, error)) (*event.Session, error) {
+// seq; else nil: then the events are folded from the beginning. away is why it is not known
+// whether there is one that can be used. err is the gate's.
+func (l *Log) snapshot(ctx context.Context, k Key, seq event.Seq, gate Gate, stored func(context.Context, Key) ([]byte, error)) (s *event.Session, away, err error) {
 	value, err := stored(ctx, k)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil, nil
+	}
 	if err != nil {
-		return nil, nil
+		return nil, err, nil
 	}
 	var entry snapshotEntry
 	if err := json.Unmarshal(value, &entry); err != nil {
 		l.unusable(k, err)
-		return nil, nil
+		return nil, nil, nil
 	}
-	if entry.Seq > seq {
-		return nil, nil
+	if entry.Seq > seq || entry.Fold != event.FoldVersion {
+		return nil, nil, nil
 	}
 	if err := gate.pass(ctx, entry.weight()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s, err := l.openSnapshot(ctx, entry)
-	if err == nil && entry.Epoch != l.epoch && !l.stands(ctx, k, s) {
-		return nil, nil
+	packed, err := l.packed(ctx, entry)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		away = err
 	}
-	if err != nil && !errors.Is(err, event.ErrOtherFold) {
+	if err == nil {
+		s, err = unpack(packed)
+	}
+	if err != nil {
 		l.unusable(k, err)
+		return nil, away, nil
 	}
-	return s, nil
+	if stands, away := l.stands(ctx, k, entry, s); !stands {
+		return nil, away, nil
+	}
+	return s, nil, nil
 }
 
 func (l *Log) unusable(k Key, err error) {
 	l.opts.Logger.Warn("snapshot not usable", "tenant", k.Tenant, "session", k.Session, "err", err)
 }
 
-// stands reports whether the log still has what a fold was made of, which was saved before
-// the log was restored.
-func (l *Log) stands(ctx context.Context, k Key, s *event.Session) bool {
-	head, err := l.Head(ctx, k)
-	if err != nil {
-		return false
+// stands reports whether the log still has what a fold was made of, which may have been
+// saved before the log was restored.
+func (l *Log) stands(ctx context.Context, k Key, entry snapshotEntry, s *event.Session) (bool, error) {
+	if entry.Epoch == l.epoch {
+		return true, nil
 	}
-	there, err := l.Holds(ctx, k, s.Seq, s.Book.Epoch, head)
-	return err == nil && there
+	head, err := l.Head(ctx, k)
+	if err != nil || entry.Epoch == head.Epoch { // one epoch has one line of events
+		return err == nil, err
+	}
+	return l.Holds(ctx, k, s.Seq, s.Book.Epoch, head)
 }
 
 // weight is the size of the fold's JSON. One in a blob is large; how large, the blob says.
@@ -185,21 +198,31 @@ func (l *Log) leaderSnapshot(ctx context.Context, k Key) ([]byte, error) {
 	return m.Data, err
 }
 
+// openSnapshot returns an entry's fold.
 func (l *Log) openSnapshot(ctx context.Context, entry snapshotEntry) (*event.Session, error) {
 	if entry.Fold != event.FoldVersion {
 		return nil, event.ErrOtherFold
 	}
-	if entry.Blob != "" {
-		if l.opts.Blobs == nil {
-			return nil, errors.New("snapshot is in a blob store that is not configured")
-		}
-		data, err := l.opts.Blobs.Get(ctx, entry.Blob)
-		if err != nil {
-			return nil, err
-		}
-		entry.Zstd = data
+	packed, err := l.packed(ctx, entry)
+	if err != nil {
+		return nil, err
 	}
-	plain, err := decoder().DecodeAll(entry.Zstd, nil)
+	return unpack(packed)
+}
+
+// packed returns an entry's fold as it is stored.
+func (l *Log) packed(ctx context.Context, entry snapshotEntry) ([]byte, error) {
+	switch {
+	case entry.Blob == "":
+		return entry.Zstd, nil
+	case l.opts.Blobs == nil:
+		return nil, errors.New("snapshot is in a blob store that is not configured")
+	}
+	return l.opts.Blobs.Get(ctx, entry.Blob)
+}
+
+func unpack(packed []byte) (*event.Session, error) {
+	plain, err := decoder().DecodeAll(packed, nil)
 	if err != nil {
 		return nil, err
 	}

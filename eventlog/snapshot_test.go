@@ -7,14 +7,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/runlog-dev/runlog/event"
 )
 
 // blobs are in memory; meanwhile, if set, happens once while one is read or written.
 type blobs struct {
 	all       map[string][]byte
+	away      error // while they cannot be read
 	meanwhile func()
 }
 
@@ -35,9 +34,9 @@ func (b *blobs) Get(_ context.Context, name string) ([]byte, error) {
 	data, ok := b.all[name]
 	b.pause()
 	if !ok {
-		return nil, errors.New("no such blob")
+		return nil, ErrNotFound
 	}
-	return data, nil
+	return data, b.away
 }
 
 func (b *blobs) Delete(_ context.Context, name string) error {
@@ -101,15 +100,35 @@ func TestLoadGoesOnFromANewerSnapshot(t *testing.T) {
 	s.blobs.meanwhile = func() {
 		appendAll(t, s.Writer, 3)
 		s.save(t, s.load(t))
-		str, err := s.log.js.Stream(t.Context(), s.log.stream(s.key))
-		if err == nil {
-			err = str.Purge(t.Context(), jetstream.WithPurgeSubject(s.log.subject(s.key)), jetstream.WithPurgeSequence(s.Head().Pos))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		purgeBefore(t, s.log, s.key, s.Head().First)
 	}
 	s.load(t)
+}
+
+// A snapshot that alone has a session's beginning, and that cannot be read for now, does not
+// make the session one that is gone: who is told so does not come back.
+func TestASnapshotThatIsAwayIsNotGone(t *testing.T) {
+	s := newLargeSession(t)
+	s.save(t, s.load(t))
+	appendAll(t, s.Writer, 3)
+	want := func(when string, is error) {
+		t.Helper()
+		if _, _, err := s.log.Load(t.Context(), s.key); !errors.Is(err, is) || err == nil != (is == nil) {
+			t.Errorf("%s: %v, want %v", when, err, is)
+		}
+	}
+	s.blobs.away = errors.New("503 slow down")
+	want("with the whole log", nil)
+	purgeBefore(t, s.log, s.key, 3)
+	want("without the blob store", ErrUnavailable)
+	s.blobs.away = nil
+	want("with it", nil)
+	clear(s.blobs.all)
+	want("without the blob", ErrGone)
+	if err := s.log.js.DeleteStream(t.Context(), "KV_SNAPSHOTS"); err != nil {
+		t.Fatal(err)
+	}
+	want("without the bucket", ErrUnavailable)
 }
 
 // Whoever stores a snapshot while another one is on its way leaves one blob, that of the

@@ -123,6 +123,9 @@ func (s snapshots) Put(ctx context.Context, name string, data []byte) error {
 
 func (s snapshots) Get(ctx context.Context, name string) ([]byte, error) {
 	o, err := s.store.Open(ctx, snapshotKey(name))
+	if errors.Is(err, artifacts.ErrNotFound) {
+		err = eventlog.ErrNotFound
+	}
 	if err != nil {
 		return nil, err
 	}
