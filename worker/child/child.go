@@ -85,11 +85,10 @@ func (p *Process) live(started chan<- error) {
 	}
 	p.guard = startGuard(p.cmd.Process.Pid)
 	started <- nil
-	// As long as the leader was not reaped, nobody else can have its group id.
-	awaitExit(p.cmd.Process.Pid)
-	p.signal(syscall.SIGKILL)
-	p.guard.dismiss()
-	p.err = p.cmd.Wait()
+	p.err = reap(p.cmd, func() {
+		p.signal(syscall.SIGKILL)
+		p.guard.dismiss()
+	})
 	close(p.done)
 	p.In.Close()
 	if !p.opt.Drain { // what left the group may still hold the pipe open

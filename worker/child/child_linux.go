@@ -2,6 +2,7 @@ package child
 
 import (
 	"errors"
+	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,12 +14,12 @@ func endWithParent(attr *syscall.SysProcAttr) {
 	attr.Pdeathsig = syscall.SIGKILL
 }
 
-// awaitExit returns when the child has ended, and leaves it to be waited for.
-func awaitExit(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
+// reap waits for the child and kills what is left of its group. It is waited for
+// without being reaped first: until it is, nobody else can have its group's id.
+func reap(cmd *exec.Cmd, killGroup func()) error {
+	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		continue
 	}
+	killGroup()
+	return cmd.Wait()
 }
