@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,28 +75,34 @@ func (w *Writer) Append(events ...event.Event) ([]event.Event, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	start, seq, n := len(w.buf), w.seq, len(w.ends)
+	stored := w.numbered(events)
+	buf, ends := w.buf, w.ends // of a call that fails nothing is kept
+	for _, e := range stored {
+		before := len(buf)
+		buf = e.AppendLine(buf)
+		if size := len(buf) - before; size > event.MaxEncoded {
+			return nil, fmt.Errorf("%s of %d bytes, at most %d: %w", e.Type, size, event.MaxEncoded, ErrTooLarge)
+		}
+		ends = append(ends, len(buf))
+	}
+	w.buf, w.ends, w.seq = buf, ends, w.seq+event.Seq(len(stored))
+	w.changed.Broadcast()
+	return stored, nil
+}
+
+// numbered are the next events as they will be stored.
+func (w *Writer) numbered(events []event.Event) []event.Event {
 	now := event.At(time.Now())
-	out := make([]event.Event, len(events))
-	for i, e := range events {
-		seq++
-		e.V, e.Seq, e.SessionID = event.Version, seq, w.key.Session
-		e.ID = event.NameIn(e.SessionID, seq, w.log.epoch)
+	stored := slices.Clone(events)
+	for i := range stored {
+		e := &stored[i]
+		e.V, e.Seq, e.SessionID = event.Version, w.seq+event.Seq(i)+1, w.key.Session
+		e.ID = event.NameIn(e.SessionID, e.Seq, w.log.epoch)
 		if e.Time.IsZero() {
 			e.Time = now
 		}
-		before := len(w.buf)
-		w.buf = e.AppendLine(w.buf)
-		if size := len(w.buf) - before; size > event.MaxEncoded {
-			w.buf, w.ends = w.buf[:start], w.ends[:n]
-			return nil, fmt.Errorf("%s of %d bytes, at most %d: %w", e.Type, size, event.MaxEncoded, ErrTooLarge)
-		}
-		w.ends = append(w.ends, len(w.buf))
-		out[i] = e
 	}
-	w.seq = seq
-	w.changed.Broadcast()
-	return out, nil
+	return stored
 }
 
 // Sync waits until everything appended so far is committed.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// stepsBack is how many frames locate follows back from the head before it
-	// searches: most clients have missed little.
+	// stepsBack is how many frames are followed back from the head before it is
+	// searched: most clients have missed little.
 	stepsBack = 2
 	// closeBy is how many events may be read before the one that was asked for:
 	// about what one more probe costs.
@@ -30,32 +30,9 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 	if seq == 1 {
 		return 1, nil
 	}
-	if head.First == 0 { // the head is from Frame.Before
-		f, err := l.frameAt(ctx, k, head.Pos)
-		if errors.Is(err, ErrNotFound) {
-			return head.Pos, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		head = f.End()
-	}
-	at := head
-	for range stepsBack {
-		if at.First <= seq || at.Prev == 0 {
-			return at.Pos, nil
-		}
-		f, err := l.frameAt(ctx, k, at.Prev)
-		if errors.Is(err, ErrNotFound) {
-			return at.Pos, nil // the log begins here
-		}
-		if err != nil {
-			return 0, err
-		}
-		at = f.End()
-	}
-	if at.First <= seq {
-		return at.Pos, nil
+	at, found, err := l.near(ctx, k, seq, head)
+	if found || err != nil {
+		return at.Pos, err
 	}
 	lo, hi, err := l.reachBack(ctx, k, seq, mark{at.Pos, at.First}, perEvent(at, head))
 	if err == nil {
@@ -67,10 +44,33 @@ func (l *Log) locate(ctx context.Context, k Key, seq event.Seq, head Head) (uint
 	return lo.pos, err
 }
 
+// near follows the chain of previous frames from the head. at is the frame of seq, or
+// the first one that there is, if that was found; else a search goes on before it.
+func (l *Log) near(ctx context.Context, k Key, seq event.Seq, head Head) (at Head, found bool, err error) {
+	at, steps := head, stepsBack
+	if at.First == 0 { // a head from Frame.Before does not say where its frame begins
+		at.First, at.Prev, steps = at.Seq+1, at.Pos, steps+1
+	}
+	for range steps {
+		if at.First <= seq || at.Prev == 0 {
+			return at, true, nil
+		}
+		f, err := l.frameAt(ctx, k, at.Prev)
+		if errors.Is(err, ErrNotFound) {
+			return at, true, nil // the log begins here
+		}
+		if err != nil {
+			return Head{}, false, err
+		}
+		at = f.End()
+	}
+	return at, at.First <= seq, nil
+}
+
 // perEvent is how many positions of the stream, which many sessions share, there are to
 // an event of this session, estimated by two of its frames.
 func perEvent(from, to Head) float64 {
-	return float64(to.Pos-from.Pos) / float64(to.First-from.First)
+	return float64(to.Pos-from.Pos) / float64(to.Seq-from.Seq)
 }
 
 // reachBack probes ever farther before hi, whose frame comes after seq, until a
