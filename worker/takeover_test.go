@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/tool"
 )
@@ -100,6 +101,42 @@ func TestAStoppingWorkerHandsItsRunOver(t *testing.T) {
 	}
 	if took := run.EndedAt.Sub(run.StartedAt.Time); took > 10*time.Second {
 		t.Errorf("the hand-over took %s", took)
+	}
+}
+
+// absent is a tool server that has not come up yet.
+type absent struct {
+	source
+	asked chan struct{}
+}
+
+func (a absent) Tools(ctx context.Context) ([]tool.Tool, error) {
+	close(a.asked)
+	<-ctx.Done()
+	return nil, fmt.Errorf("no connection: %w", ctx.Err())
+}
+
+// A run whose worker stops while it still waits for a tool server goes on elsewhere:
+// it is the worker that has gone, and nothing was lost.
+func TestAStoppingWorkerFailsNoRunForWantOfTools(t *testing.T) {
+	b := newBench(t, 20*time.Second)
+	server := absent{asked: make(chan struct{})}
+	a, err := agent.New(agent.Definition{Name: "a"}, says("never said"), []tool.Source{server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, nc := b.open()
+	first := b.run(New(l, b.store, map[string]*agent.Agent{"a": a}, Options{Grace: time.Minute, Logger: testLogger(t)}), nc)
+	b.invoke("run_1", "hi")
+	<-server.asked
+	began := time.Now()
+	first.drain()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the worker waited %s for the tool server", took)
+	}
+	b.worker(says("elsewhere"))
+	if s, run := b.ended("run_1"); run.Status != event.Completed || s.Messages[1].Parts[0].Text != "elsewhere" {
+		t.Errorf("the fold shows %s", s.Encode())
 	}
 }
 

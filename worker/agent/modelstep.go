@@ -186,17 +186,8 @@ func (r *Run) cutOff(a *answer, step int, result model.Result) error {
 // stream runs one attempt; it is broken off when the worker drains.
 func (r *Run) stream(ctx context.Context, req model.Request, a *answer) (result model.Result, err error) {
 	defer Caught(&err)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-r.draining:
-			cancel(ErrDrained)
-		case <-stop:
-		}
-	}()
+	ctx, cancel := until(ctx, r.draining, ErrDrained)
+	defer cancel()
 	result, err = r.model().Stream(ctx, req, a.take)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDrained) {
 		return result, ErrDrained
@@ -238,18 +229,23 @@ func (r *Run) pause(ctx context.Context, retry int, asked time.Duration) error {
 	}
 }
 
-// listTools asks the sources what there is. A server that was there before and
-// is missing now leaves its tools listed: calling them says what is wrong.
+// listTools asks the sources what there is, but lets go of the run at once when it
+// is to. A server that was there before and is missing now leaves its tools listed:
+// calling them says what is wrong.
 func (r *Run) listTools(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.Tunables.ToolWait)
+	ctx, cancel := until(ctx, r.draining, ErrDrained)
 	defer cancel()
+	listing, stop := context.WithTimeout(ctx, r.Tunables.ToolWait)
+	defer stop()
 	var all []tool.Tool
 	for _, source := range r.sources() {
-		list, err := source.Tools(ctx)
-		if err != nil && r.tools != nil {
+		list, err := source.Tools(listing)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && r.tools != nil:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return &Failure{Code: event.CodeToolMissing, Message: err.Error(), Retryable: true}
 		}
 		all = append(all, list...)

@@ -82,7 +82,7 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 		return err
 	}
 	var spent event.Usage // by all attempts: what is taken back was paid for
-	heard, cancel := r.untilStopped(ctx)
+	heard, cancel := until(ctx, r.signals.Stop, errStopped)
 	defer cancel()
 	for retry := 1; ; retry++ {
 		again, err := r.attempt(ctx, heard, &spent, retry)
@@ -100,19 +100,6 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 
 // errStopped is why an agent that lives elsewhere is heard no longer.
 var errStopped = errors.New("stopped")
-
-// untilStopped is ctx, ended by a stop as well.
-func (r *Run) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
-	heard, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-r.signals.Stop:
-			cancel(errStopped)
-		case <-heard.Done():
-		}
-	}()
-	return heard, func() { cancel(nil) }
-}
 
 func (r *Run) beginLeg() error {
 	r.floor.spending.Lock()

@@ -46,6 +46,19 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
+// until is ctx, ended for the given cause when c is closed as well.
+func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-c:
+			cancel(cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // Signals tell a run that goes on here what its owner wants. Nil channels never
 // tell anything.
 type Signals struct {
