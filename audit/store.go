@@ -246,7 +246,7 @@ func (p *pass) beside(ctx context.Context, k eventlog.Key, c *Checker, head even
 	s := c.Session()
 	var late []string // commands that somebody should have taken
 	for _, w := range waiting {
-		if time.Since(w.Time) > p.opts.Grace {
+		if time.Since(w.Stored) > p.opts.Grace {
 			late = append(late, w.CommandID)
 		}
 	}
@@ -307,7 +307,7 @@ func (p *pass) attended(ctx context.Context, k eventlog.Key, s *event.Session, h
 		case s.Knows(w.CommandID):
 			p.tell(k, Finding{Seq: head.Seq, RunID: w.RunID, Rule: InboxAnswered, Detail: fmt.Sprintf("command %s (%s) is answered and still in the inbox", w.CommandID, w.Kind)})
 		default:
-			p.tell(k, Finding{Seq: head.Seq, RunID: w.RunID, Rule: TicketMissing, Detail: fmt.Sprintf("command %s (%s) waits since %s without a ticket", w.CommandID, w.Kind, w.Time.Format(time.RFC3339))})
+			p.tell(k, Finding{Seq: head.Seq, RunID: w.RunID, Rule: TicketMissing, Detail: fmt.Sprintf("command %s (%s) waits since %s without a ticket", w.CommandID, w.Kind, w.Stored.Format(time.RFC3339))})
 		}
 	}
 	return nil

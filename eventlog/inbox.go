@@ -52,8 +52,8 @@ func (l *Log) Submit(ctx context.Context, k Key, cmd event.Command) error {
 // A Waiting is a command in an inbox. Its position orders and removes it.
 type Waiting struct {
 	event.Command
-	Pos  uint64
-	Time time.Time // when it was stored
+	Pos    uint64
+	Stored time.Time
 }
 
 // Inbox reads the waiting commands from the leader: those about running runs
@@ -80,7 +80,7 @@ func (l *Log) lane(ctx context.Context, subject string) ([]Waiting, error) {
 		if err != nil {
 			return nil, err
 		}
-		w := Waiting{Pos: m.Pos, Time: m.Time}
+		w := Waiting{Pos: m.Pos, Stored: m.Time}
 		if err := json.Unmarshal(m.Data, &w.Command); err != nil {
 			w.Command = event.Command{Kind: "unreadable", Reason: err.Error()}
 		}

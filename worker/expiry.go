@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -78,9 +77,10 @@ func isQueued(s *event.Session, runID string) bool {
 }
 
 // expireQueued fails a run that has waited for too long; one that has begun or
-// ended meanwhile has not.
+// ended meanwhile has not. That it is time the log's server says: this worker's
+// clock may be behind, and nobody would come again.
 func expireQueued(s *event.Session, c eventlog.Waiting) []event.Event {
-	if !isQueued(s, c.RunID) || c.Time.After(time.Now()) {
+	if !isQueued(s, c.RunID) {
 		return ignored(c.Command, "the run does not wait in the queue any more")
 	}
 	return named(c.CommandID, c.RunID, c.TraceID, []event.Event{event.New(event.RunFailed, event.RunFailedData{

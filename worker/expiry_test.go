@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/worker/agent"
 )
 
@@ -51,5 +52,15 @@ func (b *bench) expires(runID string) {
 	b.invoke(runID, "are you there?")
 	if _, run := b.ended(runID); run.Status != event.Failed || run.Error.Code != event.CodeExpired {
 		b.t.Errorf("the run that waits is %s: %+v", run.Status, run.Error)
+	}
+}
+
+// It is the server's clock that says when it is time: this one may be behind.
+func TestAQueuedRunExpiresByTheServersClock(t *testing.T) {
+	s := event.NewSession("ses_1")
+	s.Book.Queue = []*event.Queued{{RunID: "run_2"}}
+	due := eventlog.Waiting{Command: event.Command{Kind: event.Expire, RunID: "run_2"}, Stored: time.Now().Add(time.Minute)}
+	if got := expireQueued(s, due); len(got) != 1 || got[0].Type != event.RunFailed {
+		t.Errorf("the run is not ended: %+v", got)
 	}
 }

@@ -18,7 +18,7 @@ func (t *turn) invoke(s *event.Session, c eventlog.Waiting) (events []event.Even
 	d := event.RunQueuedData{Agent: c.Agent, CommandID: c.CommandID, Messages: c.Messages, Resumes: c.Resumes, Config: c.Config}
 	if s.Free() {
 		if f := t.w.opts.Observe.Started; f != nil {
-			f(time.Since(c.Command.Time.Time))
+			f(time.Since(c.Time.Time))
 		}
 		return t.start(s, c.RunID, c.TraceID, c.Traceparent, d), true
 	}

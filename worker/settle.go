@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -18,7 +17,7 @@ func settle(s *event.Session, run *event.Run, call *event.ToolCall, c eventlog.W
 		return nil, "the call does not wait for an approval"
 	case c.Kind == event.Result && gated && !call.InDoubt():
 		return nil, "the call waits for an approval"
-	case c.Kind == event.Expire && gated && c.Time.Before(expiryOf(s, call)):
+	case c.Kind == event.Expire && gated && c.Time.Before(expiryOf(s, call).Time):
 		return nil, "the time of another question is over"
 	case c.ArgsSHA256 != "" && c.ArgsSHA256 != event.ArgsHash(call.Args):
 		return nil, "the decision is about other arguments"
@@ -43,10 +42,10 @@ func settle(s *event.Session, run *event.Run, call *event.ToolCall, c eventlog.W
 }
 
 // expiryOf is when the approval that a call waits for expires.
-func expiryOf(s *event.Session, call *event.ToolCall) (expires time.Time) {
+func expiryOf(s *event.Session, call *event.ToolCall) (expires event.Time) {
 	for _, a := range s.Approvals {
 		if a.CallID == call.CallID {
-			expires = a.ExpiresAt.Time
+			expires = a.ExpiresAt
 		}
 	}
 	return expires
