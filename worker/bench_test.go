@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,6 +166,18 @@ func (b *bench) invokes(agent, runID, text string) {
 func (b *bench) cancelRun(runID string) {
 	b.t.Helper()
 	b.submit(event.Command{Kind: event.Cancel, RunID: runID, By: "tester", Reason: "enough"})
+}
+
+// looksAtAll waits until the owner of a run that goes on has looked at every command
+// so far, also at those that he does not answer yet: at another one, about nothing,
+// he looks at the same time.
+func (b *bench) looksAtAll(runID string) {
+	b.t.Helper()
+	b.submit(event.Command{Kind: event.Approve, CommandID: "look", RunID: runID, CallID: "none"})
+	b.until("a look at the inbox", func(*event.Session) bool {
+		waiting, err := b.log.Inbox(context.Background(), key)
+		return err == nil && !slices.ContainsFunc(waiting, func(w eventlog.Waiting) bool { return w.CommandID == "look" })
+	})
 }
 
 // until waits for the session's fold to satisfy ok.

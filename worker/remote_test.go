@@ -419,14 +419,14 @@ func TestAnAgentElsewhereIsSteeredAndStopped(t *testing.T) {
 			b.invoke("run_1", "hi")
 			<-begun
 			b.submit(event.Command{Kind: kind, RunID: "run_1", By: "boss", Messages: []event.InputMessage{{MessageID: "more", Role: event.RoleUser, Parts: []event.Part{event.TextPart("more")}}}})
-			b.until("the command to be looked at", func(*event.Session) bool { waiting, _ := b.log.Inbox(t.Context(), key); return len(waiting) == 1 })
+			b.looksAtAll("run_1")
 			close(goOn)
 			s, run := b.ended("run_1")
-			want, reason := "user: text \"hi\"\nassistant: text \"heard hi\"\n", event.FinishStop
+			want, reason := "user: text \"hi\"\nassistant: text \"heard hi\"\n", event.FinishStopped
 			if kind == event.Steer {
-				want += "user: text \"more\"\nassistant: text \"heard more\"\n"
+				want, reason = want+"user: text \"more\"\nassistant: text \"heard more\"\n", event.FinishStop
 			}
-			if got := told(s); !strings.HasPrefix(got, want+"state") || run.Status != event.Completed || run.FinishReason != reason && run.FinishReason != event.FinishStopped {
+			if got := told(s); !strings.HasPrefix(got, want+"state") || run.Status != event.Completed || run.FinishReason != reason {
 				t.Errorf("run is %+v, the fold tells\n%s", run, got)
 			}
 		})

@@ -174,8 +174,8 @@ func TestStopEndsAfterTheStep(t *testing.T) {
 	b.invoke("run_1", "hi")
 	<-inTool
 	b.submit(event.Command{Kind: event.Stop, RunID: "run_1", By: "boss"})
-	b.until("the command to be seen", func(*event.Session) bool { return true })
-	time.AfterFunc(300*time.Millisecond, func() { close(goOn) })
+	b.looksAtAll("run_1")
+	close(goOn)
 	s, run := b.ended("run_1")
 	if run.FinishReason != event.FinishStopped || !s.Call("call_0").Done() || s.Call("call_0").Status != event.Completed || run.Usage.Steps != 1 {
 		t.Errorf("the fold is %s", s.Encode())
@@ -198,7 +198,8 @@ func TestASteeredMessageIsTakenAtTheNextStep(t *testing.T) {
 	b.submit(event.Command{Kind: event.Steer, RunID: "run_1", Messages: []event.InputMessage{{MessageID: "m2", Role: event.RoleUser, Parts: []event.Part{event.TextPart("wait")}}}})
 	b.submit(event.Command{Kind: event.Invoke, RunID: "run_2", Agent: "a", Queue: event.SteerInto,
 		Messages: []event.InputMessage{{MessageID: "m3", Role: event.RoleUser, Parts: []event.Part{event.TextPart("and more")}}}})
-	time.AfterFunc(200*time.Millisecond, func() { close(goOn) })
+	b.looksAtAll("run_1")
+	close(goOn)
 	if _, run := b.ended("run_2"); run.Status != event.Completed || run.Usage.Steps != 0 {
 		t.Errorf("the steering run is %+v", run)
 	}
