@@ -277,10 +277,14 @@ func (p *Process) end(sig syscall.Signal) error {
 			return fmt.Errorf("end %s: %w", p.spec.name, err)
 		}
 	}
+	var late <-chan time.Time // never, for what nobody can refuse: on a busy machine it takes its time
+	if sig != syscall.SIGKILL {
+		late = time.After(stopTimeout)
+	}
 	select {
 	case <-run.done:
 		return nil
-	case <-time.After(stopTimeout):
+	case <-late:
 	}
 	_ = run.cmd.Process.Kill()
 	<-run.done
