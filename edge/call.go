@@ -133,6 +133,14 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
+// outlivesCall reports whether an answer has to leave before its call is over. In HTTP/1.0
+// the connection must not end as usual before it has. Over HTTP/2 it would wait, with its
+// goroutine, until the client makes room for it, when its call has given back what it was
+// promised.
+func (a *answer) outlivesCall() bool {
+	return a.call.old && a.call.bytes > lengthTold || a.pace.ends && a.call.bytes > 0
+}
+
 // Unwrap leads http.ResponseController to the connection.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
@@ -146,7 +154,7 @@ func (s *Server) around(mux *http.ServeMux) http.Handler {
 		a.Header().Set("X-Request-Id", c.id)
 		defer s.conclude(a, c)
 		defer a.pace.last(w)
-		if s.cors(a, r) || s.unrouted(mux, a, r) || s.turnedAway(a, r, c) {
+		if s.cors(a, r) || s.turnedAway(a, r, c) || s.unrouted(mux, a, r) {
 			return
 		}
 		mux.ServeHTTP(a, r)
@@ -224,7 +232,7 @@ func (s *Server) conclude(w *answer, c *call) {
 		return
 	}
 	s.record(c)
-	if thrown == nil && c.old && c.bytes > lengthTold && w.FlushError() != nil {
+	if thrown == nil && w.outlivesCall() && w.FlushError() != nil {
 		thrown = http.ErrAbortHandler
 	}
 	if w.unsaid != nil {

@@ -152,8 +152,10 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+	body := event.Encode(p.whole())
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(event.Encode(p.whole()))
+	_, _ = w.Write(body)
 }
 
 // whole is the problem with what follows from the rest of it.

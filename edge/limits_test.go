@@ -105,6 +105,8 @@ func TestAddressRateAndStreams(t *testing.T) {
 	if tried[401] < 10 || tried[429] < 5 || tried[401]+tried[429] != 20 {
 		t.Errorf("answers: %v", tried)
 	}
+	wantStatus(t, e.do("GET", "/nothing/here", "", "X-Forwarded-For", "192.0.2.1"), 429)
+	wantStatus(t, e.do("PUT", "/v1/agents", "", "X-Forwarded-For", "192.0.2.1"), 429)
 	resp := e.do("GET", "/v1/agents", "", "Authorization", a, "X-Forwarded-For", "192.0.2.2")
 	wantStatus(t, resp, 200)
 	if got := resp.Header["Ratelimit-Policy"]; !slices.Equal(got, []string{`"address";q=10;w=60`, `"tenant";q=100;w=60`}) {

@@ -36,10 +36,26 @@ func (s *Server) turnedAway(w http.ResponseWriter, r *http.Request, c *call) boo
 		return false
 	}
 	var ok bool
-	if c.promised, ok = s.ledger.Promise(requestCost, s.budget.Conns); !ok {
-		s.fail(w, c, s.metrics.refuse("memory", noMemory()))
+	if c.promised, ok = s.ledger.Promise(requestCost, s.budget.Conns); ok {
+		return false
 	}
-	return !ok
+	p := s.metrics.refuse("memory", noMemory())
+	if r.ProtoMajor == 2 {
+		s.promiseRefusal(c, p)
+	}
+	s.fail(w, c, p)
+	return true
+}
+
+// promiseRefusal promises memory to the answer that there is none: a connection of HTTP/2
+// has hundreds of them, for which its client need not make room. Beyond that a request is
+// broken off without a word.
+func (s *Server) promiseRefusal(c *call, p error) {
+	var ok bool
+	if c.promised, ok = s.ledger.Promise(requestCost, s.budget.Refusals); !ok {
+		c.err, c.status = p, http.StatusServiceUnavailable
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // promise promises memory to what is about to be opened, or says that there is none:

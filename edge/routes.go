@@ -108,9 +108,13 @@ func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Req
 	if pattern != "" {
 		return false
 	}
+	c := callOf(r)
+	if err := s.limitAddress(w, c); err != nil {
+		s.fail(w, c, err)
+		return true
+	}
 	probe := &headerOnly{h: http.Header{}}
 	h.ServeHTTP(probe, r)
-	c := callOf(r)
 	switch {
 	case probe.status == http.StatusMethodNotAllowed:
 		p := problem(probe.status, event.CodeBadRequest, "%s does not take %s; use %s", r.URL.Path, r.Method, probe.h.Get("Allow"))

@@ -13,7 +13,8 @@ import (
 //	85 % (Streams)           streams
 //	90 % (Requests)          large bodies and conversations beside others; what streams
 //	                         share is cut
-//	95 % (Conns)             connections
+//	95 % (Conns)             requests and connections
+//	97 % (Refusals)          over HTTP/2, to be told so
 //
 //	room for                 at most          each tenant    without a ceiling
 //	-------------------------------------------------------------------------
@@ -32,6 +33,7 @@ type Budget struct {
 	Streams  int64
 	Requests int64
 	Conns    int64
+	Refusals int64
 	Shared   int64
 	Told     int64
 	Bodies   int64
@@ -49,6 +51,7 @@ func (b Budget) Divide() Budget {
 		return b
 	}
 	b.Streams, b.Requests, b.Conns = cmp.Or(b.Streams, b.Ceiling/100*85), cmp.Or(b.Requests, b.Ceiling/100*90), cmp.Or(b.Conns, b.Ceiling/100*95)
+	b.Refusals = cmp.Or(b.Refusals, b.Ceiling/100*97)
 	b.Shared, b.Told, b.Bodies = cmp.Or(b.Shared, b.Ceiling/4), cmp.Or(b.Told, b.Ceiling/4), cmp.Or(b.Bodies, b.Ceiling/8)
 	b.Replays, b.Many = cmp.Or(b.Replays, b.Ceiling/8), cmp.Or(b.Many, b.Ceiling/4)
 	return b
