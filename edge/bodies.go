@@ -36,7 +36,7 @@ func (b *bodyShare) grow(n int64) error {
 // counted counts what is read of a request's body, until its answer begins or its
 // handler returns.
 func counted(r *http.Request, body io.Reader) io.Reader {
-	c := callOf(r)
+	c := callOf(r.Context())
 	if c == nil {
 		return body
 	}
@@ -57,7 +57,7 @@ func weigh(r *http.Request, body []byte) error {
 	if n > maxValues {
 		return problem(http.StatusRequestEntityTooLarge, event.CodeTooLarge, "the JSON has more than %d values; send it in fewer, or as a file to /v1/artifacts", maxValues)
 	}
-	if c := callOf(r); c != nil {
+	if c := callOf(r.Context()); c != nil {
 		return c.share.grow(int64(n) * valueWeight)
 	}
 	return nil

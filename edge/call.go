@@ -60,8 +60,9 @@ type call struct {
 
 type callKey struct{}
 
-func callOf(r *http.Request) *call {
-	c, _ := r.Context().Value(callKey{}).(*call)
+// callOf is the call that a context is of; nil if it is of none.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 

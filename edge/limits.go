@@ -100,13 +100,13 @@ func uncounted(ctx context.Context) context.Context {
 
 type uncountedKey struct{}
 
-// whose says of which tenant and from which address the request of a context is. Empty:
-// it is not counted.
-func whose(ctx context.Context) (tenant, address string) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && ctx.Value(uncountedKey{}) == nil {
-		return c.who.Tenant, limitKey(c.client)
+// countedBy is the tenant and the address that a stream of a call is counted by; empty if
+// it is uncounted.
+func (c *call) countedBy(ctx context.Context) (tenant, address string) {
+	if ctx.Value(uncountedKey{}) != nil {
+		return "", ""
 	}
-	return "", ""
+	return c.who.Tenant, limitKey(c.client)
 }
 
 // limitAddress and limitRate refuse requests that come too often, and say how many are
@@ -139,14 +139,13 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 	return s.metrics.refuse(q.of+"_rate", p)
 }
 
-// enter counts a stream in, or says why there is no room for it; leave counts it
-// out.
-func (s *Server) enter(ctx context.Context) (leave func(), err error) {
-	tenant, address := whose(ctx)
+// enter counts a stream of a call in, or says why there is no room for it; leave counts
+// it out.
+func (s *Server) enter(ctx context.Context, c *call) (leave func(), err error) {
+	tenant, address := c.countedBy(ctx)
 	if s.hub.Busy(tenant) {
 		return nil, s.metrics.refuse("reads", overloaded("too many clients are catching up at this edge; try another one"))
 	}
-	c, _ := ctx.Value(callKey{}).(*call)
 	promised, err := s.promise(costOf(c))
 	if err != nil {
 		return nil, err

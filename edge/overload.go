@@ -23,7 +23,7 @@ const (
 // costOf is what the stream or the wait of a call costs. A WebSocket was promised all of
 // it before its handshake.
 func costOf(c *call) int64 {
-	if c != nil && c.status == http.StatusSwitchingProtocols {
+	if c.status == http.StatusSwitchingProtocols {
 		return 0
 	}
 	return streamCost

@@ -80,7 +80,7 @@ var notBuilt = map[string]string{
 // returns an error.
 func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := callOf(r)
+		c := callOf(r.Context())
 		c.route = r.Pattern
 		err := s.limitAddress(w, c)
 		if err == nil {
@@ -108,7 +108,7 @@ func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Req
 	if pattern != "" {
 		return false
 	}
-	c := callOf(r)
+	c := callOf(r.Context())
 	if err := s.limitAddress(w, c); err != nil {
 		s.fail(w, c, err)
 		return true

@@ -56,7 +56,7 @@ func (s *Server) loadToTell(ctx context.Context, k eventlog.Key) (*event.Session
 
 // holdOf is the hold of the call that a context is of; nil if it is of none.
 func holdOf(ctx context.Context) *stream.Hold {
-	if c, _ := ctx.Value(callKey{}).(*call); c != nil {
+	if c := callOf(ctx); c != nil {
 		return c.hold()
 	}
 	return nil
@@ -77,7 +77,7 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request, c *call) err
 
 // getSnapshot answers with the whole conversation as a value.
 func (s *Server) getSnapshot(w http.ResponseWriter, r *http.Request, c *call) error {
-	to, err := audience(r.URL.Query().Get("include"), c)
+	to, err := audience(r, c)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := checkFormat(format); err != nil {
 		return err
 	}
-	to, err := audience(r.URL.Query().Get("include"), c)
+	to, err := audience(r, c)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 	if req.Dialect, err = namedDialect(dialectName(r), def); err != nil {
 		return req, err
 	}
-	if req.Audience, err = audience(q.Get("include"), c); err != nil {
+	if req.Audience, err = audience(r, c); err != nil {
 		return req, err
 	}
 	if req.Catchup, err = catchup(q.Get("catchup")); err != nil {
@@ -125,8 +125,9 @@ func namedDialect(name string, def dialect.Dialect) (dialect.Dialect, error) {
 	return nil, p
 }
 
-func audience(include string, c *call) (dialect.Audience, error) {
-	switch {
+// audience reads ?include=.
+func audience(r *http.Request, c *call) (dialect.Audience, error) {
+	switch include := r.URL.Query().Get("include"); {
 	case include == "":
 		return dialect.Client, nil
 	case include != "internal":

@@ -113,11 +113,11 @@ func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
 	if s.drain.Err() != nil {
 		return nil, nil, errDraining
 	}
-	leave, err := s.enter(ctx)
+	c := callOf(ctx)
+	leave, err := s.enter(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := ctx.Value(callKey{}).(*call)
 	key := s.gate.Use(c.who)
 	c.key = key
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -49,7 +49,7 @@ func (s *Server) traceRuns(r *http.Request, c *call) ([]catalog.Run, error) {
 // run after run in the order they began, each with its sub-agents' runs inside.
 // The header Runlog-Next-Cursor, if there is one, asks for the next page.
 func (s *Server) traceEvents(w http.ResponseWriter, r *http.Request, c *call) error {
-	to, err := audience(r.URL.Query().Get("include"), c)
+	to, err := audience(r, c)
 	if err != nil {
 		return err
 	}
