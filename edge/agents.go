@@ -130,18 +130,8 @@ const listTimeout = 5 * time.Second
 // agentNames lists the agents that were announced. Who asks while somebody else does gets
 // the same list: each takes a consumer of the event log, of which there are not thousands.
 func (s *Server) agentNames(ctx context.Context) ([]string, error) {
-	found := s.agents.list.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
-		defer cancel()
-		return s.Log.Agents(ctx)
-	})
-	select {
-	case f := <-found:
-		names, _ := f.Val.([]string)
-		return slices.Clone(names), f.Err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	names, err := together(ctx, &s.agents.list, listTimeout, s.Log.Agents)
+	return slices.Clone(names), err
 }
 
 // agentTTL is how long an agentCache remembers.

@@ -94,20 +94,11 @@ func (l *lazySecret) get(ctx context.Context) ([]byte, error) {
 	if known := l.known.Load(); known != nil {
 		return *known, nil
 	}
-	found := l.ask.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretTimeout)
-		defer cancel()
+	return together(ctx, &l.ask, secretTimeout, func(ctx context.Context) ([]byte, error) {
 		secret, err := l.read(ctx, "tokens")
 		if err == nil {
 			l.known.Store(&secret)
 		}
 		return secret, err
 	})
-	select {
-	case f := <-found:
-		secret, _ := f.Val.([]byte)
-		return secret, f.Err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
