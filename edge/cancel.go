@@ -16,8 +16,15 @@ type cancelRequest struct {
 	Wait   bool   `json:"wait"`
 }
 
-// maxReason bounds what is kept of why a run was cancelled, in bytes.
+// maxReason bounds what is kept of why a run was cancelled or a call decided, in bytes.
 const maxReason = 1024
+
+func checkReason(reason string) error {
+	if len(reason) > maxReason {
+		return bad("reason", "the reason has %d bytes, at most %d are kept", len(reason), maxReason)
+	}
+	return nil
+}
 
 // cancelRun asks for the end of a run. 200 with the final state if it is over,
 // 202 while it is not; with wait it answers after the terminal event. A second
@@ -37,8 +44,8 @@ func (s *Server) endRun(w http.ResponseWriter, r *http.Request, c *call, kind ev
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	if len(body.Reason) > maxReason {
-		return bad("reason", "the reason has %d bytes, at most %d are kept", len(body.Reason), maxReason)
+	if err := checkReason(body.Reason); err != nil {
+		return err
 	}
 	wait, err := boolParam(r, "wait", body.Wait)
 	if err != nil {

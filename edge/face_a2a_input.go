@@ -286,13 +286,6 @@ func (a *a2aAnswer) command(at string, t *event.ToolCall) (event.Command, error)
 	return a2aResult(t, orText(content.parts), a.Structured, a.Failed), err
 }
 
-func checkReason(reason string) error {
-	if len(reason) > maxReason {
-		return bad("reason", "the reason has %d bytes, at most %d are kept", len(reason), maxReason)
-	}
-	return nil
-}
-
 func a2aResult(t *event.ToolCall, content []event.Part, structured json.RawMessage, failed bool) event.Command {
 	if structured = bytes.TrimSpace(structured); len(structured) > 0 && structured[0] != '{' {
 		structured = nil // only objects are

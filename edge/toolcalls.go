@@ -21,6 +21,27 @@ type decisionRequest struct {
 	ArgsSHA256 string         `json:"args_sha256"`
 }
 
+func (d *decisionRequest) check() error {
+	if d.Decision != event.Approved && d.Decision != event.Denied {
+		return bad("decision", "decision: %q is neither approve nor deny", d.Decision)
+	}
+	return checkReason(d.Reason)
+}
+
+// settled reports whether a call is decided so: 409 if it is otherwise, or waits for no
+// decision.
+func (d *decisionRequest) settled(t *event.ToolCall) (bool, error) {
+	switch {
+	case t.Decision == nil && t.Status != event.WaitingApproval: // or not any more
+		return true, problem(http.StatusConflict, event.CodeConflict, "the call does not wait for an approval: it is %s", t.Status)
+	case t.Decision == nil:
+		return false, nil
+	case t.Decision.Decision != d.Decision:
+		return true, problem(http.StatusConflict, event.CodeConflict, "the call was decided already: %s by %s", t.Decision.Decision, t.Decision.By)
+	}
+	return true, nil
+}
+
 // decide approves or denies a tool call. The first decision wins: the same again
 // is 200, the contrary 409.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -28,28 +49,14 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	if body.Decision != event.Approved && body.Decision != event.Denied {
-		return bad("decision", "decision: %q is neither approve nor deny", body.Decision)
-	}
-	if len(body.Reason) > maxReason {
-		return bad("reason", "the reason has %d bytes, at most %d are kept", len(body.Reason), maxReason)
+	if err := body.check(); err != nil {
+		return err
 	}
 	p, tool, err := s.findCall(r.Context(), c, r.PathValue("run"), r.PathValue("call"))
 	if err != nil {
 		return err
 	}
-	settled := func(t *event.ToolCall) (bool, error) {
-		switch {
-		case t.Decision == nil && t.Status != event.WaitingApproval: // or not any more
-			return true, problem(http.StatusConflict, event.CodeConflict, "the call does not wait for an approval: it is %s", t.Status)
-		case t.Decision == nil:
-			return false, nil
-		case t.Decision.Decision != body.Decision:
-			return true, problem(http.StatusConflict, event.CodeConflict, "the call was decided already: %s by %s", t.Decision.Decision, t.Decision.By)
-		}
-		return true, nil
-	}
-	if _, err := settled(tool); err != nil {
+	if _, err := body.settled(tool); err != nil {
 		return err
 	}
 	if want := event.ArgsHash(tool.Args); body.ArgsSHA256 != "" && body.ArgsSHA256 != want {
@@ -57,7 +64,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, c *call) error {
 	}
 	cmd := decision(tool, body.Decision == event.Approved, body.Reason)
 	cmd.CommandID = p.runID + "." + cmd.CommandID
-	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
+	return s.settle(w, r.Context(), c, p, tool, cmd, body.settled)
 }
 
 type resultRequest struct {
@@ -66,20 +73,26 @@ type resultRequest struct {
 	Failed     bool            `json:"failed"`
 }
 
-// toolResult takes the result of a tool that the client ran, or what somebody has
-// found out about a call that was broken off. The first result
-// wins: the same again is 200, another one 409.
+// parts are the content of the result.
+func (b *resultRequest) parts() ([]event.Part, error) {
+	content, err := readContent("result", map[string]json.RawMessage{"content": b.Content})
+	if err == nil && len(content.calls)+len(content.results) > 0 {
+		err = bad("content", "the content of a result is a text, or parts of text, image, audio or file")
+	}
+	return content.parts, err
+}
+
+// toolResult takes the result of a tool that the client ran, or what somebody has found
+// out about a call that was broken off. The first result wins: the same again is 200,
+// another one 409.
 func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) error {
 	var body resultRequest
 	if err := s.readJSON(w, r, &body); err != nil {
 		return err
 	}
-	content, err := readContent("result", map[string]json.RawMessage{"content": body.Content})
+	parts, err := body.parts()
 	if err != nil {
 		return err
-	}
-	if len(content.calls)+len(content.results) > 0 {
-		return bad("content", "the content of a result is a text, or parts of text, image, audio or file")
 	}
 	p, tool, err := s.findCall(r.Context(), c, r.PathValue("run"), r.PathValue("call"))
 	if err != nil {
@@ -89,7 +102,7 @@ func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) err
 		switch {
 		case !t.Done():
 			return false, nil
-		case (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(content.parts)):
+		case (t.Status == event.Failed) != body.Failed || !bytes.Equal(event.Encode(t.Content), event.Encode(parts)):
 			return true, problem(http.StatusConflict, event.CodeConflict, "the call has another result already")
 		}
 		return true, nil
@@ -98,7 +111,7 @@ func (s *Server) toolResult(w http.ResponseWriter, r *http.Request, c *call) err
 		return problem(http.StatusConflict, event.CodeConflict, "the call is run by the %s, not by the client", tool.Executor)
 	}
 	cmd := event.Command{CommandID: p.runID + "." + question(tool) + ".result", Kind: event.Result, CallID: tool.CallID,
-		Content: content.parts, Structured: body.Structured, Failed: body.Failed}
+		Content: parts, Structured: body.Structured, Failed: body.Failed}
 	return s.settle(w, r.Context(), c, p, tool, cmd, settled)
 }
 
