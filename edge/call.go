@@ -220,12 +220,8 @@ func requestID(r *http.Request) string {
 func (s *Server) conclude(w *answer, c *call) {
 	thrown := recover()
 	c.headerLeft()
-	if thrown != nil && thrown != any(http.ErrAbortHandler) {
-		c.err = fmt.Errorf("panic: %v", thrown)
-		s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))
-		if s.tell(w, c, toProblem(c.err)) {
-			thrown = nil
-		}
+	if thrown != nil && thrown != any(http.ErrAbortHandler) && s.panicked(w, c, thrown) {
+		thrown = nil
 	}
 	if c.parked != nil {
 		c.method, c.path = strings.Clone(c.method), strings.Clone(c.path) // else the whole request line is kept
@@ -250,6 +246,14 @@ func (s *Server) conclude(w *answer, c *call) {
 	}
 }
 
+// panicked logs a panic, and answers with a 500. It reports whether that is all: else the
+// answer has to be aborted.
+func (s *Server) panicked(w *answer, c *call, thrown any) (whole bool) {
+	c.err = fmt.Errorf("panic: %v", thrown)
+	s.Logger.Error("handler panicked", "request", c.id, "route", c.route, "panic", thrown, "stack", string(debug.Stack()))
+	return s.tell(w, c, toProblem(c.err))
+}
+
 // record logs a call that is over.
 func (s *Server) record(c *call) {
 	took := time.Since(c.began)
@@ -261,28 +265,31 @@ func (s *Server) record(c *call) {
 	if c.route == "GET /healthz" || c.route == "GET /readyz" {
 		level = slog.LevelDebug
 	}
-	if !s.Logger.Enabled(context.Background(), level) {
-		return
+	if s.Logger.Enabled(context.Background(), level) {
+		s.Logger.LogAttrs(context.Background(), level, "request", c.summary(took)...)
 	}
+}
+
+// summary is what the record says of the call.
+func (c *call) summary(took time.Duration) []slog.Attr {
 	attrs := []slog.Attr{slog.String("request", c.id), slog.String("method", c.method), slog.String("path", c.path),
 		slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("took", took)}
+	known := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
 	if c.client.IsValid() {
-		attrs = append(attrs, slog.String("client", c.client.String()))
+		known("client", c.client.String())
 	}
-	if c.who.Tenant != "" {
-		attrs = append(attrs, slog.String("tenant", c.who.Tenant))
-	}
-	if c.who.Key != "" {
-		attrs = append(attrs, slog.String("key", c.who.Key))
-	}
+	known("tenant", c.who.Tenant)
+	known("key", c.who.Key)
 	attrs = append(attrs, c.attrs...)
-	if c.ended != "" {
-		attrs = append(attrs, slog.String("ended", c.ended))
-	}
+	known("ended", c.ended)
 	if c.err != nil && (!errors.Is(c.err, errAborted) || c.ended == endedOtherwise) {
-		attrs = append(attrs, slog.String("err", c.err.Error()))
+		known("err", c.err.Error())
 	}
-	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
+	return attrs
 }
 
 // caller is who asks, as the log says it.
