@@ -127,21 +127,16 @@ var passed = []string{"name", "refusal", "annotations", "audio", "function_call"
 
 // readMessage reads one message, and the results of tools that it brings.
 func readMessage(at string, fields map[string]json.RawMessage) (m inputMessage, results []pastResult, err error) {
-	var role, callID string
+	var role, id, callID string
 	for _, f := range []struct {
 		name string
 		into *string
-	}{{"role", &role}, {"message_id", &m.MessageID}, {"id", &m.MessageID}, {"tool_call_id", &callID}} {
+	}{{"role", &role}, {"message_id", &id}, {"id", &id}, {"tool_call_id", &callID}} {
 		if err := text(at, fields, f.name, f.into); err != nil {
 			return m, nil, err
 		}
 	}
-	if m.MessageID != "" {
-		if err := event.CheckID("message id", m.MessageID); err != nil {
-			return m, nil, bad(at, "%s: %s", at, err)
-		}
-	}
-	if m.Role, err = readRole(at, role); err != nil {
+	if m, err = beginInput(at, role, id); err != nil {
 		return m, nil, err
 	}
 	if (role == "tool") != (callID != "") {
@@ -159,15 +154,48 @@ func readMessage(at string, fields map[string]json.RawMessage) (m inputMessage, 
 		return m, []pastResult{{callID, orText(content.parts)}}, unknownMember(at, fields)
 	}
 	m.Parts, m.Calls = content.parts, append(calls, content.calls...)
-	switch {
-	case len(m.Calls) > 0 && m.Role != event.RoleAssistant:
-		return m, nil, bad(at, "%s: only an assistant's message makes tool calls", at)
-	case len(content.results) > 0 && m.Role != event.RoleUser:
-		return m, nil, bad(at, "%s: only a user's message brings tool results", at)
-	case len(m.Parts)+len(m.Calls)+len(content.results) == 0:
-		return m, nil, bad(at+".content", "%s is empty", at)
+	if err := checkRole(at, m, content.results); err != nil {
+		return m, nil, err
 	}
 	return m, content.results, unknownMember(at, fields)
+}
+
+// checkRole refuses what a message of its role cannot hold, and one that holds nothing.
+func checkRole(at string, m inputMessage, results []pastResult) error {
+	switch {
+	case len(m.Calls) > 0 && m.Role != event.RoleAssistant:
+		return bad(at, "%s: only an assistant's message makes tool calls", at)
+	case len(results) > 0 && m.Role != event.RoleUser:
+		return bad(at, "%s: only a user's message brings tool results", at)
+	case len(m.Parts)+len(m.Calls)+len(results) == 0:
+		return bad(at+".content", "%s is empty", at)
+	}
+	return nil
+}
+
+// beginInput is a message before its content; its client may have an id for it.
+func beginInput(at, role, id string) (m inputMessage, err error) {
+	if m.Role, err = readRole(at, role); err != nil {
+		return m, err
+	}
+	if m.MessageID = id; id != "" {
+		if err := event.CheckID("message id", id); err != nil {
+			return m, bad(at+".id", "%s: %s", at, err)
+		}
+	}
+	return m, nil
+}
+
+func readRole(at, role string) (event.Role, error) {
+	switch role {
+	case "user", "tool": // what a tool says joins its call
+		return event.RoleUser, nil
+	case "assistant":
+		return event.RoleAssistant, nil
+	case "system", "developer":
+		return event.RoleSystem, nil
+	}
+	return "", bad(at+".role", "%s: role %q is not known; use user, assistant, system or tool", at, role)
 }
 
 // orText is content that is not nothing.
@@ -198,29 +226,4 @@ func text(at string, fields map[string]json.RawMessage, name string, into *strin
 		return bad(at+"."+name, "%s.%s is not a string", at, name)
 	}
 	return nil
-}
-
-// beginInput is a message before its content; its client may have an id for it.
-func beginInput(at, role, id string) (m inputMessage, err error) {
-	if m.Role, err = readRole(at, role); err != nil {
-		return m, err
-	}
-	if m.MessageID = id; id != "" {
-		if err := event.CheckID("message id", id); err != nil {
-			return m, bad(at+".id", "%s: %s", at, err)
-		}
-	}
-	return m, nil
-}
-
-func readRole(at, role string) (event.Role, error) {
-	switch role {
-	case "user", "tool": // what a tool says joins its call
-		return event.RoleUser, nil
-	case "assistant":
-		return event.RoleAssistant, nil
-	case "system", "developer":
-		return event.RoleSystem, nil
-	}
-	return "", bad(at+".role", "%s: role %q is not known; use user, assistant, system or tool", at, role)
 }

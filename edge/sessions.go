@@ -120,10 +120,8 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *call) er
 }
 
 func checkFormat(format string) error {
-	for _, known := range formats {
-		if format == known || format == "" {
-			return nil
-		}
+	if format == "" || slices.Contains(formats, format) {
+		return nil
 	}
 	p := bad("format", "format=%s is not known; use native, openai or anthropic", format)
 	p.Known = formats
