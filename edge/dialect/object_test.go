@@ -34,3 +34,24 @@ func TestObject(t *testing.T) {
 		t.Errorf("%s %s", m.Event, m.Data)
 	}
 }
+
+// Models may write an object over several lines; it is the same object.
+func TestArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                           `{}`,
+		" \n":                        `{}`,
+		`{"a": 1}`:                   `{"a": 1}`,
+		"  {\"a\": 1} ":              `{"a": 1}`,
+		"{\n  \"a\": [1,\r\n 2]\n}":  `{"a":[1,2]}`,
+		"{\"a\":\"\u2028\"}":         `{"a":"\u2028"}`,
+		"{\"n\":\n9007199254740993}": `{"n":9007199254740993}`,
+		`{"a":`:                      `"{\"a\":"`,
+		`[1]`:                        `"[1]"`,
+		`null`:                       `"null"`,
+		"not\nJSON":                  `"not\nJSON"`,
+	} {
+		if got := dialect.Arguments(args); string(got) != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
+	}
+}

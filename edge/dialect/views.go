@@ -39,14 +39,28 @@ func PublicData(e event.Event) json.RawMessage {
 	return event.Encode(d)
 }
 
-// Arguments are the model's as they stand, or a string if they are no JSON object
-// on one line.
+// Arguments are the object that a model wrote, empty if it wrote nothing, and a string
+// where it wrote something else.
 func Arguments(args string) json.RawMessage {
-	if strings.HasPrefix(strings.TrimSpace(args), "{") && event.Valid([]byte(args)) && !strings.ContainsAny(args, "\n\r\u2028\u2029") {
-		return json.RawMessage(args)
+	switch args = strings.TrimSpace(args); {
+	case args == "":
+		return json.RawMessage("{}")
+	case event.IsObject(args):
+		return OneLine(json.RawMessage(args))
 	}
 	return event.Encode(args)
 }
+
+// OneLine is a JSON value as it stands, unless that is on several lines.
+func OneLine(value json.RawMessage) json.RawMessage {
+	if !bytes.ContainsAny(value, "\n\r\u2028\u2029") {
+		return value
+	}
+	return json.RawMessage(unbroken.Replace(string(event.Encode(value))))
+}
+
+// unbroken escapes what JSON allows in strings though some take it for a line's end.
+var unbroken = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
 
 // Activities are the pieces of user interface of a session as they stand.
 type Activities map[string]event.ActivityData

@@ -46,15 +46,10 @@ func (x *encoder) toolArgs(_ event.Event, d event.ToolArgsData) []dialect.Messag
 
 // input is what the model wrote, as JSON if it is.
 func input(args string) json.RawMessage {
-	switch raw := json.RawMessage(args); {
-	case strings.TrimSpace(args) == "":
-		return json.RawMessage("{}")
-	case event.Valid(raw) && !strings.ContainsAny(args, "\n\r\u2028\u2029"):
-		return raw
-	case event.Valid(raw):
-		return event.Encode(raw)
+	if raw := json.RawMessage(args); event.Valid(raw) {
+		return dialect.OneLine(raw)
 	}
-	return event.Encode(args)
+	return dialect.Arguments(args)
 }
 
 // toolProgress is an output that is not the last one.

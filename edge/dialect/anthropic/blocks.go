@@ -153,10 +153,7 @@ func (m *Message) toolArgs(e event.Event, d event.ToolArgsData) {
 
 func (m *Message) use(kind, id string, c call) {
 	input := dialect.Arguments(c.args)
-	switch { // clients expect an object
-	case strings.TrimSpace(c.args) == "":
-		input = json.RawMessage("{}")
-	case input[0] == '"':
+	if input[0] != '{' { // clients expect an object
 		input = event.Encode(struct {
 			Text string `json:"text"`
 		}{c.args})

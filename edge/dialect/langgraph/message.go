@@ -124,11 +124,7 @@ func (m *message) calls(c *event.ToolCall) {
 		m.Calls = append(m.Calls, call{c.CallID, c.Name, args, "tool_call"})
 		return
 	}
-	if strings.TrimSpace(c.Args) == "" {
-		m.Calls = append(m.Calls, call{c.CallID, c.Name, json.RawMessage("{}"), "tool_call"})
-		return
-	}
-	m.Invalid = append(m.Invalid, invalidCall{c.CallID, c.Name, c.Args, "the arguments are no JSON object on one line", "invalid_tool_call"})
+	m.Invalid = append(m.Invalid, invalidCall{c.CallID, c.Name, c.Args, "the arguments are no JSON object", "invalid_tool_call"})
 }
 
 // contentOf is a string if there is only text.

@@ -81,7 +81,7 @@ var encoders = map[event.Type]func(event.Event) []dialect.Message{
 		return one("text_reset", reset{"text_reset", d.MessageID})
 	}),
 	event.ToolArgs: dialect.On(func(_ event.Event, d event.ToolArgsData) []dialect.Message {
-		return one("tool_use", use{"tool_use", d.CallID, d.Name, input(d.Args)})
+		return one("tool_use", use{"tool_use", d.CallID, d.Name, dialect.Arguments(d.Args)})
 	}),
 	event.ToolCompleted: dialect.On(toolResult),
 	event.ToolFailed:    dialect.On(toolResult),
@@ -106,16 +106,6 @@ func textDelta(e event.Event) []dialect.Message {
 
 func one(name string, data any) []dialect.Message {
 	return []dialect.Message{{Event: name, Data: event.Encode(data)}}
-}
-
-// input is the arguments as the model wrote them, or as a string if they are no
-// object.
-func input(args string) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(args), &object) == nil {
-		return json.RawMessage(args)
-	}
-	return event.Encode(args)
 }
 
 func toolResult(e event.Event, r dialect.Result) []dialect.Message {
