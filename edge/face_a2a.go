@@ -140,9 +140,8 @@ func (s *Server) a2aStream(w http.ResponseWriter, r *http.Request, c *call, q *r
 }
 
 func (s *Server) a2aFollow(w http.ResponseWriter, r *http.Request, c *call, q *rpcCall, t *a2aTask) error {
-	req := stream.Request{Transport: a2aEvents{string(q.ID)}, Dialect: t.dialect(s.base(r)), Snapshot: true, Ends: s.idles(r.Context(), t.place, t.answered), Seen: s.metrics.firsts(c.began)}
-	t.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: t.start, name: func() { s.nameRun(w, c, t.place.ref()) }})
+	req := stream.Request{Transport: a2aEvents{string(q.ID)}, Dialect: t.dialect(s.base(r)), Snapshot: true, Ends: s.idles(r.Context(), t.place, t.answered)}
+	return s.startStream(w, r, c, &t.namedRun, req)
 }
 
 // a2aEvents are server-sent events, each an answer to the one call.

@@ -86,11 +86,8 @@ func (s *Server) a2aAccept(r *http.Request, c *call, in *a2aInput) (*a2aTask, er
 		return nil, err
 	}
 	sub.idempotencyKey = "a2a/" + m.MessageID
-	ref, _, err := s.reserve(r.Context(), sub)
-	if err != nil {
-		return nil, err
-	}
-	return &a2aTask{place: placeOf(c.who.Tenant, ref), start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, nil
+	n, _, err := s.reserveNamed(r.Context(), sub)
+	return &a2aTask{namedRun: *n}, err
 }
 
 // a2aSaid is a message in runlog's form. Data is told to the model as JSON.
@@ -154,8 +151,8 @@ func (s *Server) a2aTell(r *http.Request, c *call, in *a2aInput) (*a2aTask, erro
 	if err != nil {
 		return nil, err
 	}
-	ref, err := s.continues(ctx, c, fold, name, hash)
-	t.answered, t.start = ref.After, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
+	ref, start, err := s.continues(ctx, c, fold, name, hash, answers)
+	t.answered, t.start = ref.After, start
 	return t, err
 }
 

@@ -11,9 +11,8 @@ import (
 
 // An a2aTask is a run that a call is about.
 type a2aTask struct {
-	place    runPlace
-	answered event.Seq                   // the last event before what the call answers
-	start    func(context.Context) error // has it executed, or given what it waits for
+	namedRun
+	answered event.Seq // the last event before what the call answers
 }
 
 func (t *a2aTask) dialect(base string) a2a.Dialect {
@@ -95,7 +94,7 @@ func (s *Server) a2aFind(r *http.Request, c *call, id string) (*a2aTask, error) 
 	if errors.As(err, &missing) && missing.Status == http.StatusNotFound || err == nil && agent != "" && p.agent != agent {
 		return nil, a2aTaskNotFound(id)
 	}
-	return &a2aTask{place: p, start: placed}, err
+	return &a2aTask{namedRun: *there(p)}, err
 }
 
 type a2aTaskParams struct {

@@ -47,26 +47,22 @@ func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent 
 	if err != nil {
 		return err
 	}
-	n.place.into(&req)
 	if _, ok := req.Dialect.(agui.Dialect); ok {
 		req.Dialect = agui.Dialect{Run: n.place.runID, As: n.as(), Old: in.old()}
 	}
-	req.Ends, req.Empty, req.Seen = parks, true, s.metrics.firsts(c.began)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
+	req.Ends, req.Empty = parks, true
+	return s.startStream(w, r, c, n, req)
 }
 
 // acceptAGUI finds the run that a request is about, or makes its entry in the runs
 // index.
 func (s *Server) acceptAGUI(r *http.Request, c *call, agent string, in *aguiInput) (*namedRun, error) {
 	ctx, tenant := r.Context(), c.who.Tenant
-	there := func(ref eventlog.RunRef) *namedRun {
-		return &namedRun{ref: ref, place: placeOf(tenant, ref), start: placed}
-	}
 	fold := event.NewSession(in.ThreadID)
 	if in.ThreadID != "" {
 		ref, err := s.knownRun(ctx, tenant, in)
 		if err == nil && ref.Accepted {
-			return there(ref), nil
+			return &namedRun{ref: ref, place: placeOf(tenant, ref), start: placed}, nil
 		}
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return nil, err
@@ -76,7 +72,7 @@ func (s *Server) acceptAGUI(r *http.Request, c *call, agent string, in *aguiInpu
 		}
 	}
 	if run := fold.Run(in.RunID); run != nil { // the index has forgotten it
-		return there(refIn(fold, run)), nil
+		return there(placeOf(tenant, refIn(fold, run))), nil
 	}
 	answers, err := in.answers(fold)
 	if err != nil {
@@ -129,8 +125,8 @@ func (in *aguiInput) hash() string { return bodyHash("agui", []byte(in.ThreadID+
 // aguiContinue gives a parked run what it waits for. For AG-UI that is a new run;
 // here its id is another name for the run that goes on.
 func (s *Server) aguiContinue(ctx context.Context, c *call, in *aguiInput, fold *event.Session, answers []event.Command) (*namedRun, error) {
-	ref, err := s.continues(ctx, c, fold, cmp.Or(in.RunID, event.NewID("run")), in.hash())
-	return &namedRun{ref: ref, place: placeOf(c.who.Tenant, ref), start: func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }}, err
+	ref, start, err := s.continues(ctx, c, fold, cmp.Or(in.RunID, event.NewID("run")), in.hash(), answers)
+	return &namedRun{ref: ref, place: placeOf(c.who.Tenant, ref), start: start}, err
 }
 
 // answers are commands for what the thread's run waits for, if the request brings

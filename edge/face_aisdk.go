@@ -138,7 +138,7 @@ func (s *Server) aisdkResume(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	return s.aisdkStream(w, r, c, &namedRun{ref: p.ref(), place: p, start: placed})
+	return s.aisdkStream(w, r, c, there(p))
 }
 
 // underWay is the run that a session is busy with, or will be next, or was until
@@ -183,12 +183,9 @@ func lastEnded(fold *event.Session, since time.Time) string {
 // stream is left out.
 func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
 	req := stream.Request{Transport: stream.SSE{}, Dialect: aisdk.Dialect{Run: n.place.runID, From: n.from()},
-		Ends: s.idles(r.Context(), n.place, n.from()), Seen: s.metrics.firsts(c.began)}
-	n.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() {
-		s.nameRun(w, c, n.ref)
-		w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
-	}})
+		Ends: s.idles(r.Context(), n.place, n.from())}
+	n.header = http.Header{"X-Vercel-Ai-Ui-Message-Stream": {"v1"}}
+	return s.startStream(w, r, c, n, req)
 }
 
 // idles tells where a stream ends that cannot wait: at the event after from that

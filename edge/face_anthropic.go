@@ -31,10 +31,11 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
+	d := anthropic.Dialect{From: n.from()}
 	if in.Stream {
-		return s.messageStream(w, r, c, n)
+		return s.startStream(w, r, c, n, messageRequest(n, d))
 	}
-	return s.wholeMessage(w, r, c, n)
+	return s.wholeMessage(w, r, c, n, d)
 }
 
 func (s *Server) acceptMessage(r *http.Request, c *call, in *anthropicInput, body []byte) (*namedRun, error) {
@@ -81,16 +82,10 @@ func (s *Server) acceptMessage(r *http.Request, c *call, in *anthropicInput, bod
 	return n, err
 }
 
-func (s *Server) messageStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
-	req := s.messageRequest(c, n, anthropic.Dialect{From: n.from()})
-	n.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
-}
-
-func (s *Server) messageRequest(c *call, n *namedRun, d dialect.Dialect) stream.Request {
+// messageRequest is a stream of the message, to where its run ends or waits for its client.
+func messageRequest(n *namedRun, d dialect.Dialect) stream.Request {
 	from := n.from()
-	return stream.Request{Transport: stream.SSE{}, Dialect: d, Seen: s.metrics.firsts(c.began),
-		Ends: func(e event.Event) bool { return e.Seq > from && waitsForClient(e) }}
+	return stream.Request{Transport: stream.SSE{}, Dialect: d, Ends: func(e event.Event) bool { return e.Seq > from && waitsForClient(e) }}
 }
 
 // waitsForClient reports whether an event parks its run for its client's tools.
@@ -100,28 +95,18 @@ func waitsForClient(e event.Event) bool {
 }
 
 // wholeMessage answers when the message has ended.
-func (s *Server) wholeMessage(w http.ResponseWriter, r *http.Request, c *call, n *namedRun) error {
-	from := anthropic.Dialect{From: n.from()}
-	d := &madeMessage{from, anthropic.NewMessage(from)}
-	if err := s.readThrough(r.Context(), n.place, n.start, s.messageRequest(c, n, d)); err != nil {
+func (s *Server) wholeMessage(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, d anthropic.Dialect) error {
+	made := anthropic.NewMessage(d)
+	if err := s.readThrough(r.Context(), n.place, n.start, messageRequest(n, dialect.With(d, made))); err != nil {
 		return err
 	}
 	s.nameRun(w, c, n.ref)
-	switch failed := d.made.Failed(); {
+	switch failed := made.Failed(); {
 	case failed != nil:
 		return problem(http.StatusBadGateway, failed.Code, "the run failed: %s", failed.Message)
-	case d.made.Over():
-		writeJSON(w, http.StatusOK, d.made.JSON())
+	case made.Over():
+		writeJSON(w, http.StatusOK, made.JSON())
 		return nil
 	}
 	return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run takes longer than a request may: stream it, or ask again with the same Idempotency-Key")
 }
-
-// madeMessage is the dialect of one message that is wanted as a whole.
-type madeMessage struct {
-	anthropic.Dialect
-	made *anthropic.Message
-}
-
-// Begin returns the message that is wanted.
-func (m *madeMessage) Begin() dialect.Encoder { return m.made }

@@ -61,24 +61,14 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request, c *cal
 		return err
 	}
 	d := openai.Chat{Run: n.place.runID, ID: n.ref.RunID, Usage: in.Options.Usage, From: n.from(), Whole: !in.Stream}
-	made := &madeCompletion{d, openai.NewCompletion(d)}
+	made := openai.NewCompletion(d)
+	req := stream.Request{Transport: stream.SSE{}, Dialect: dialect.With(d, made), Ends: func(event.Event) bool { return made.Over() }}
 	if in.Stream {
-		return s.completionStream(w, r, c, n, made, existed)
+		req.Snapshot = existed // what stands, and then the rest: what was taken back meanwhile the client never sees
+		return s.startStream(w, r, c, n, req)
 	}
-	return s.completionAnswer(w, r, c, n, made)
+	return s.completionAnswer(w, r, c, n, req, made)
 }
-
-// madeCompletion is the dialect of one completion that somebody has to look at.
-type madeCompletion struct {
-	openai.Chat
-	made *openai.Completion
-}
-
-// Begin returns the completion.
-func (m *madeCompletion) Begin() dialect.Encoder { return m.made }
-
-// ends: where a completion is over is for it to say.
-func (m *madeCompletion) ends(event.Event) bool { return m.made.Over() }
 
 // acceptCompletion makes the entry of what a request wants. existed: the run was
 // asked for before, by the same request.
@@ -137,10 +127,8 @@ func (s *Server) continueCompletion(ctx context.Context, c *call, in *completion
 	if err != nil {
 		return nil, err
 	}
-	if ref, err = s.continues(ctx, c, fold, id, bodyHash("completions", []byte(id))); err != nil {
-		return nil, err
-	}
-	return &namedRun{ref: ref, place: p, start: func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }}, nil
+	ref, start, err := s.continues(ctx, c, fold, id, bodyHash("completions", []byte(id)), answers)
+	return &namedRun{ref: ref, place: p, start: start}, err
 }
 
 func ignoreMissing(err error) error {
@@ -204,28 +192,20 @@ func (s *Server) completionMessages(ctx context.Context, c *call, in *completion
 	return list, nil
 }
 
-// completionStream streams a completion. A repeated request gets what stands of
-// the run, and then the rest: what was taken back meanwhile it never sees.
-func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, d *madeCompletion, again bool) error {
-	req := stream.Request{Transport: stream.SSE{}, Dialect: d, Snapshot: again, Ends: d.ends, Seen: s.metrics.firsts(c.began)}
-	n.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
-}
-
 // completionAnswer waits for the completion and answers with the whole.
-func (s *Server) completionAnswer(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, d *madeCompletion) error {
-	if err := s.readThrough(r.Context(), n.place, n.start, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
+func (s *Server) completionAnswer(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, req stream.Request, made *openai.Completion) error {
+	if err := s.readThrough(r.Context(), n.place, n.start, req); err != nil {
 		return err
 	}
 	s.nameRun(w, c, n.ref)
-	switch why := d.made.Failed(); {
+	switch why := made.Failed(); {
 	case why != nil:
 		w.Header().Set("X-Should-Retry", "false") // the run is over
 		return problem(http.StatusBadGateway, why.Code, "%s", why.Message)
-	case !d.made.Over():
+	case !made.Over():
 		w.Header().Set("X-Should-Retry", "false")
 		return problem(http.StatusGatewayTimeout, event.CodeUnavailable, "the run goes on: see /v1/runs/%s", n.place.runID)
 	}
-	writeJSON(w, http.StatusOK, d.made.JSON())
+	writeJSON(w, http.StatusOK, made.JSON())
 	return nil
 }

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -161,7 +162,7 @@ func (s *Server) resumeThread(ctx context.Context, c *call, in *langgraphInput, 
 		return nil, err
 	}
 	id := derivedID("run", fold.SessionID, run.RunID, run.ExpiresAt.String())
-	ref, err := s.continues(ctx, c, fold, id, bodyHash("langgraph", in.Command.Resume))
+	ref, start, err := s.continues(ctx, c, fold, id, bodyHash("langgraph", in.Command.Resume), answers)
 	if errors.Is(err, eventlog.ErrMismatch) {
 		return nil, problem(http.StatusConflict, event.CodeConflict, "another answer was given a moment ago: the first one counts")
 	}
@@ -169,10 +170,6 @@ func (s *Server) resumeThread(ctx context.Context, c *call, in *langgraphInput, 
 		return nil, err
 	}
 	p, err := s.findRun(ctx, c, ref.Continues)
-	start := placed
-	if !ref.Accepted {
-		start = func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }
-	}
 	return &namedRun{ref: ref, place: p, start: start}, err
 }
 
@@ -207,14 +204,9 @@ func (s *Server) langgraphStream(w http.ResponseWriter, r *http.Request, c *call
 	if err != nil {
 		return err
 	}
-	n.place.into(&req)
-	req.Begins, req.Empty, req.Seen = max(req.Begins, n.from()), true, s.metrics.firsts(c.began)
-	req.Ends = parksAfter(n.from())
-	run := starting{start: n.start, name: func() { s.nameLangGraph(w, c, n, modes) }}
-	if n.untilGone {
-		run.gone = func() { s.cancelWithClient(r.Context(), c, n.ref, c.who.Tenant) }
-	}
-	return s.startStream(w, r, c, req, run)
+	n.place.after = max(n.place.after, n.from())
+	req.Empty, req.Ends, n.header = true, parksAfter(n.from()), langgraphPlace(n, modes)
+	return s.startStream(w, r, c, n, req)
 }
 
 // langgraphRequest is what a stream is to be like.
@@ -226,13 +218,11 @@ func (s *Server) langgraphRequest(r *http.Request, c *call, d langgraph.Dialect)
 	return s.streamRequest(r, c, d)
 }
 
-// nameLangGraph tells where the run is, as the SDK reads it.
-func (s *Server) nameLangGraph(w http.ResponseWriter, c *call, n *namedRun, modes langgraph.Modes) {
-	s.nameRun(w, c, n.ref)
+// langgraphPlace tells where the run is, as the SDK reads it.
+func langgraphPlace(n *namedRun, modes langgraph.Modes) http.Header {
 	at := "/threads/" + url.PathEscape(n.ref.SessionID) + "/runs/" + url.PathEscape(n.ref.RunID)
-	w.Header().Set("Content-Location", at)
 	query := url.Values{"stream_mode": modes.Names()}.Encode()
-	w.Header().Set("Location", strings.TrimSuffix(at+"/stream?"+query, "?"))
+	return http.Header{"Content-Location": {at}, "Location": {strings.TrimSuffix(at+"/stream?"+query, "?")}}
 }
 
 // findThreadRun finds the run of a request, in its thread.
@@ -280,7 +270,8 @@ func (s *Server) beginRun(w http.ResponseWriter, r *http.Request, c *call) (*nam
 	if err := n.start(r.Context()); err != nil {
 		return nil, err
 	}
-	s.nameLangGraph(w, c, n, in.modes)
+	s.nameRun(w, c, n.ref)
+	maps.Copy(w.Header(), langgraphPlace(n, in.modes))
 	return n, nil
 }
 

@@ -30,8 +30,7 @@ type mcpParams struct {
 
 // An mcpRun is the run that a call is about, and where its caller stands.
 type mcpRun struct {
-	place runPlace
-	start func(context.Context) error
+	*namedRun
 	key   mcpKey
 	after stream.Position
 }
@@ -141,7 +140,7 @@ func (s *Server) acceptCall(r *http.Request, c *call, m *mcpMessage) (*mcpRun, e
 // business any more, but for what it waits for now.
 func (s *Server) attach(ctx context.Context, at runPlace) (*mcpRun, error) {
 	st, _, err := s.state(ctx, at)
-	n := &mcpRun{place: at, start: placed, key: mcpKey{From: st.Seq}}
+	n := &mcpRun{namedRun: there(at), key: mcpKey{From: st.Seq}}
 	if st.ExpiresAt != nil {
 		n.key.Still = st.ExpiresAt.UnixMicro()
 	}
@@ -197,7 +196,7 @@ func (s *Server) invokeCall(r *http.Request, c *call, m *mcpMessage, p *mcpParam
 	if ref.Accepted {
 		return s.attach(r.Context(), placeOf(sub.tenant, ref))
 	}
-	return &mcpRun{place: placeOf(sub.tenant, ref), start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, nil
+	return &mcpRun{namedRun: s.reserved(sub, ref)}, nil
 }
 
 // mcpFree refuses to say something to a conversation that waits for something
@@ -243,48 +242,37 @@ func (s *Server) mcpResume(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	return s.mcpStream(w, r, c, &mcpRun{place: at, start: placed, key: key, after: after})
+	return s.mcpStream(w, r, c, &mcpRun{namedRun: there(at), key: key, after: after})
 }
 
-// mcpCalled is the dialect of one call's stream.
-type mcpCalled struct {
-	mcp.Dialect
-	made *mcp.Call
-}
-
-// Begin returns the call.
-func (m *mcpCalled) Begin() dialect.Encoder { return m.made }
-
-func (m *mcpCalled) ends(event.Event) bool { return m.made.Over() }
-
-func (n *mcpRun) dialect() *mcpCalled {
+// made is what the call is encoded by, to where it is answered.
+func (n *mcpRun) made() (*mcp.Call, stream.Request) {
 	d := n.key.dialect()
-	return &mcpCalled{d, mcp.NewCall(d)}
+	made := mcp.NewCall(d)
+	return made, stream.Request{Dialect: dialect.With(d, made), Ends: func(event.Event) bool { return made.Over() }}
 }
 
 func (s *Server) mcpStream(w http.ResponseWriter, r *http.Request, c *call, n *mcpRun) error {
-	d := n.dialect()
+	_, req := n.made()
 	primes := r.Header.Get(mcpVersionHeader) >= mcpPrimes
-	req := stream.Request{After: n.after, Transport: mcpEvents{n.key.String(), n.after.String(), primes}, Dialect: d, Ends: d.ends,
-		Empty: true, Seen: s.metrics.firsts(c.began)}
-	n.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.place.ref()) }})
+	req.After, req.Transport, req.Empty = n.after, mcpEvents{n.key.String(), n.after.String(), primes}, true
+	return s.startStream(w, r, c, n.namedRun, req)
 }
 
 // mcpWhole answers with the response alone.
 func (s *Server) mcpWhole(w http.ResponseWriter, r *http.Request, c *call, n *mcpRun) error {
 	n.key.Token, n.key.Asks = nil, false // there is no way to
-	d := n.dialect()
-	if err := s.readThrough(r.Context(), n.place, n.start, stream.Request{Dialect: d, Ends: d.ends}); err != nil {
+	made, req := n.made()
+	if err := s.readThrough(r.Context(), n.place, n.start, req); err != nil {
 		return err
 	}
 	c.note("session", n.place.key.Session)
 	c.note("run", n.place.runID)
-	if !d.made.Over() {
+	if !made.Over() {
 		return writeRPC(w, rpcAnswer{ID: n.key.ID, Result: mcpRefused(problem(0, event.CodeUnavailable,
 			"the run takes longer than a request may: call %s with the run_id %s", mcp.FollowTool, n.place.runID))})
 	}
-	writeJSON(w, http.StatusOK, d.made.Response())
+	writeJSON(w, http.StatusOK, made.Response())
 	return nil
 }
 

@@ -114,9 +114,8 @@ func (s *Server) responseSubmission(r *http.Request, c *call, in *responsesInput
 // responseStream streams a response from a position.
 func (s *Server) responseStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, after stream.Position) error {
 	req := stream.Request{Transport: stream.SSE{}, Dialect: responseDialect(n), After: after, Ends: parksAfter(n.from()),
-		Numbered: true, Empty: true, Seen: s.metrics.firsts(c.began)}
-	n.place.into(&req)
-	return s.startStream(w, r, c, req, starting{start: n.start, name: func() { s.nameRun(w, c, n.ref) }})
+		Numbered: true, Empty: true}
+	return s.startStream(w, r, c, n, req)
 }
 
 // getResponse answers with a response as it is, or with its events after
@@ -171,19 +170,11 @@ func (s *Server) writeResponse(w http.ResponseWriter, r *http.Request, c *call, 
 
 // makeResponse reads a response from the log.
 func (s *Server) makeResponse(ctx context.Context, n *namedRun, wait bool) (*openai.Response, error) {
-	d := &madeResponse{responseDialect(n), openai.NewResponse(responseDialect(n))}
-	err := s.readThrough(ctx, n.place, n.start, stream.Request{Dialect: d, NoFollow: !wait, Ends: parksAfter(d.From)})
-	return d.made, err
+	d := responseDialect(n)
+	made := openai.NewResponse(d)
+	err := s.readThrough(ctx, n.place, n.start, stream.Request{Dialect: dialect.With(d, made), NoFollow: !wait, Ends: parksAfter(d.From)})
+	return made, err
 }
-
-// madeResponse is the dialect of one response that is wanted as a whole.
-type madeResponse struct {
-	openai.Responses
-	made *openai.Response
-}
-
-// Begin returns the response that is wanted.
-func (m *madeResponse) Begin() dialect.Encoder { return m.made }
 
 // cancelResponse cancels the run of a response, and answers when it is over.
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -11,15 +11,6 @@ import (
 	"github.com/runlog-dev/runlog/edge/stream"
 )
 
-// askedResponse is the dialect of what a response was asked.
-type askedResponse struct {
-	openai.Responses
-	asked *openai.Inputs
-}
-
-// Begin returns what gathers it.
-func (a *askedResponse) Begin() dialect.Encoder { return a.asked }
-
 // inputItems lists what a response was asked: messages, or the answers that its
 // run went on with. What came with earlier responses is theirs.
 func (s *Server) inputItems(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -27,12 +18,13 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	d := &askedResponse{responseDialect(n), openai.NewInputs(responseDialect(n))}
-	req := stream.Request{Dialect: d, NoFollow: true, Ends: parksAfter(d.From)}
+	d := responseDialect(n)
+	asked := openai.NewInputs(d)
+	req := stream.Request{Dialect: dialect.With(d, asked), NoFollow: true, Ends: parksAfter(d.From)}
 	if err := s.readThrough(r.Context(), n.place, n.start, req); err != nil {
 		return err
 	}
-	page, err := itemsPage(r, d.asked.Items)
+	page, err := itemsPage(r, asked.Items)
 	if err != nil {
 		return err
 	}

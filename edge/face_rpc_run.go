@@ -17,11 +17,9 @@ import (
 
 // An rpcRun is a run that a call is about.
 type rpcRun struct {
-	place     runPlace
-	start     func(context.Context) error // has it executed, if it is new
+	*namedRun
 	after     stream.Position
 	sentences bool
-	untilGone bool
 }
 
 // rpcStreams are the methods that stream.
@@ -100,12 +98,7 @@ func (s *Server) rpcInvoke(r *http.Request, c *call, q *rpcCall) (*rpcRun, error
 	if err != nil {
 		return nil, err
 	}
-	return s.rpcRunOf(sub, ref, sentences), nil
-}
-
-func (s *Server) rpcRunOf(sub *submission, ref eventlog.RunRef, sentences bool) *rpcRun {
-	return &rpcRun{place: placeOf(sub.tenant, ref), sentences: sentences, untilGone: sub.untilGone,
-		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}
+	return &rpcRun{namedRun: s.reserved(sub, ref), sentences: sentences}, nil
 }
 
 type attachParams struct {
@@ -124,7 +117,7 @@ func (s *Server) rpcAttach(r *http.Request, c *call, q *rpcCall) (*rpcRun, error
 	if err := q.into(&p); err != nil {
 		return nil, err
 	}
-	f := &rpcRun{start: placed}
+	f := &rpcRun{}
 	var err error
 	if f.sentences, err = p.Config.sentences(); err != nil {
 		return nil, err
@@ -132,7 +125,8 @@ func (s *Server) rpcAttach(r *http.Request, c *call, q *rpcCall) (*rpcRun, error
 	if f.after, err = rpcAfter(r, p.After); err != nil {
 		return nil, err
 	}
-	f.place, err = s.rpcFind(r.Context(), c, p)
+	at, err := s.rpcFind(r.Context(), c, p)
+	f.namedRun = there(at)
 	return f, err
 }
 
@@ -216,7 +210,7 @@ func (s *Server) rpcResume(r *http.Request, c *call, q *rpcCall) (*rpcRun, error
 	if err != nil {
 		return nil, err
 	}
-	return s.rpcRunOf(sub, ref, sentences), nil
+	return &rpcRun{namedRun: s.reserved(sub, ref), sentences: sentences}, nil
 }
 
 // rpcStream follows a run and answers the call with its end.
@@ -253,11 +247,10 @@ func (s *Server) rpcFollow(w http.ResponseWriter, r *http.Request, c *call, q *r
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	ref := p.ref()
-	s.nameRun(w, c, ref)
+	s.nameRun(w, c, f.ref)
 	err = s.serve(ctx, w, c, v, req)
 	if err != nil && f.untilGone && left(r.Context()) {
-		s.cancelWithClient(r.Context(), c, ref, p.key.Tenant)
+		s.cancelWithClient(r.Context(), c, f.ref, p.key.Tenant)
 	}
 	if err != nil {
 		return err

@@ -20,6 +20,16 @@ type namedRun struct {
 	place     runPlace                    // of the run
 	start     func(context.Context) error // has it executed, or given what it waits for
 	untilGone bool                        // cancel it when its client disconnects
+	header    http.Header                 // what the answer says besides where the run is
+}
+
+// there is a run that was accepted before.
+func there(p runPlace) *namedRun { return &namedRun{ref: p.ref(), place: p, start: placed} }
+
+// reserved is a run that has its entry in the runs index.
+func (s *Server) reserved(sub *submission, ref eventlog.RunRef) *namedRun {
+	return &namedRun{ref: ref, place: placeOf(sub.tenant, ref), untilGone: sub.untilGone,
+		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}
 }
 
 // as is what the client calls the run, if the log calls it otherwise.
@@ -53,14 +63,13 @@ func (s *Server) findNamed(ctx context.Context, c *call, id string) (*namedRun, 
 		return &namedRun{ref: ref, place: p, start: placed}, err
 	}
 	p, err := s.findRun(ctx, c, id)
-	return &namedRun{ref: eventlog.RunRef{RunID: id, SessionID: p.key.Session, TraceID: p.traceID, Agent: p.agent}, place: p, start: placed}, err
+	return there(p), err
 }
 
 // reserveNamed makes the entry of a new run, or finds it if it was asked for before.
 func (s *Server) reserveNamed(ctx context.Context, sub *submission) (n *namedRun, existed bool, err error) {
 	ref, existed, err := s.reserve(ctx, sub)
-	return &namedRun{ref: ref, place: placeOf(sub.tenant, ref), untilGone: sub.untilGone,
-		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) }}, existed, err
+	return s.reserved(sub, ref), existed, err
 }
 
 // continueNamed makes the entry of what follows of the run that a session is parked
@@ -77,21 +86,24 @@ func (s *Server) continueNamed(ctx context.Context, c *call, fold *event.Session
 		if err != nil {
 			return nil, err
 		}
-		if ref, err = s.continues(ctx, c, fold, id, bodyHash(protocol, []byte(id))); err != nil {
+		if ref, start, err = s.continues(ctx, c, fold, id, bodyHash(protocol, []byte(id)), list); err != nil {
 			return nil, err
 		}
-		start = func(ctx context.Context) error { return s.answer(ctx, c, ref, list) }
 	}
 	p, err := s.findRun(ctx, c, ref.Continues)
 	return &namedRun{ref: ref, place: p, start: start}, err
 }
 
-// continues reserves a name for what follows of a parked run.
-func (s *Server) continues(ctx context.Context, c *call, fold *event.Session, id, hash string) (eventlog.RunRef, error) {
+// continues reserves a name for what follows of a parked run; start gives it the answers, unless
+// they were given under that name before.
+func (s *Server) continues(ctx context.Context, c *call, fold *event.Session, id, hash string, answers []event.Command) (ref eventlog.RunRef, start func(context.Context) error, err error) {
 	run := fold.Parked()
-	ref, _, err := s.Log.Reserve(ctx, c.who.Tenant, "", eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent,
+	ref, _, err = s.Log.Reserve(ctx, c.who.Tenant, "", eventlog.RunRef{RunID: id, SessionID: fold.SessionID, TraceID: run.TraceID, Agent: run.Agent,
 		CommandID: id + ".continue", After: fold.Seq, BodyHash: hash, Created: event.At(time.Now()), Continues: run.RunID})
-	return ref, err
+	if ref.Accepted {
+		return ref, placed, err
+	}
+	return ref, func(ctx context.Context) error { return s.answer(ctx, c, ref, answers) }, err
 }
 
 // answer submits commands about a run and has them taken. Repeated, they have

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -59,36 +60,32 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, req str
 	return s.serveLast(ctx, w, c, v, req)
 }
 
-// A starting is a run that begins with the stream that tells it.
-type starting struct {
-	start func(context.Context) error // places the command
-	name  func()                      // says in headers where the run is
-	gone  func()                      // what it means that the client leaves before the end; nil: nothing
-}
-
-// startStream starts a run and streams it: subscribed first, so that nothing is
-// missed.
-func (s *Server) startStream(w http.ResponseWriter, r *http.Request, c *call, req stream.Request, run starting) error {
+// startStream starts a run, unless that was done before, and streams it: subscribed first,
+// so that nothing is missed.
+func (s *Server) startStream(w http.ResponseWriter, r *http.Request, c *call, n *namedRun, req stream.Request) error {
 	ctx, done, err := s.admit(r.Context())
 	if err != nil {
 		return err
 	}
 	defer done()
+	n.place.into(&req)
+	req.Seen = s.metrics.firsts(c.began)
 	v, err := s.hub.View(ctx, req)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	if err := run.start(ctx); err != nil {
+	if err := n.start(ctx); err != nil {
 		return err
 	}
-	run.name()
-	if run.gone == nil {
+	s.nameRun(w, c, n.ref)
+	maps.Copy(w.Header(), n.header)
+	if !n.untilGone {
 		return s.serveLast(ctx, w, c, v, req)
 	}
 	err = s.serve(ctx, w, c, v, req)
 	if err != nil && left(r.Context()) { // who leaves behind the end has all of it
-		run.gone()
+		s.cancelWithClient(r.Context(), c, n.ref, n.place.key.Tenant)
 	}
 	return err
 }

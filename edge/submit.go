@@ -172,21 +172,11 @@ func (s *Server) runStream(w http.ResponseWriter, r *http.Request, c *call, sub 
 	if err != nil {
 		return err
 	}
-	ref, _, err := s.reserve(r.Context(), sub)
+	n, _, err := s.reserveNamed(r.Context(), sub)
 	if err != nil {
 		return err
 	}
-	p := placeOf(sub.tenant, ref)
-	p.into(&req)
-	req.Seen = s.metrics.firsts(c.began)
-	run := starting{
-		start: func(ctx context.Context) error { return s.place(ctx, sub, ref) },
-		name:  func() { s.nameRun(w, c, ref) },
-	}
-	if sub.untilGone {
-		run.gone = func() { s.cancelWithClient(r.Context(), c, ref, sub.tenant) }
-	}
-	return s.startStream(w, r, c, req, run)
+	return s.startStream(w, r, c, n, req)
 }
 
 // nameRun tells where the run is, in headers.

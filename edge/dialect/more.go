@@ -63,6 +63,16 @@ type Encoder interface {
 	Snapshot(kind Kind, s *event.Session, to Audience) []Message
 }
 
+// With is a dialect for a single viewer, encoded for by x: whoever has x sees what comes of it.
+func With(d Dialect, x Encoder) Following { return &with{d, x} }
+
+type with struct {
+	Dialect
+	encoder Encoder
+}
+
+func (w *with) Begin() Encoder { return w.encoder }
+
 // A Keeping encoder keeps what it says, for whoever wants all of it at the end. Each viewer
 // has an encoder of its own.
 type Keeping interface {

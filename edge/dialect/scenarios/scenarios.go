@@ -1,7 +1,6 @@
 // Package scenarios holds runs that every dialect must be able to tell: logs as
 // workers write them, made in Go. A dialect's tests encode all of them
-// (scenarios/transcript renders and keeps the result), and interop plays them
-// live to published clients.
+// (dialecttest keeps the results), and interop plays them live to published clients.
 package scenarios
 
 import (
