@@ -376,31 +376,3 @@ func TestPrefixesWithoutAValidRequestAreFound(t *testing.T) {
 		t.Errorf("found %v", wrong)
 	}
 }
-
-// Requests are checked by rules of their own, which have to be able to refuse.
-func TestInvalidRequestsAreRefused(t *testing.T) {
-	for _, bad := range []string{
-		`[]`, `[{"role":"user","content":" "}]`, `[{"role":"user","content":"a"},{"role":"user","content":"b"}]`,
-		`[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]`, `[{"role":"assistant","content":"b"}]`,
-		`[{"role":"user","content":"a"},{"role":"system","content":"b"}]`, `[{"role":"robot","content":"a"}]`,
-		`[{"role":"user","content":"a"},{"role":"tool","content":"b","tool_call_id":"c"}]`, "[{\"role\":\"user\",\"content\":\"\xff\"}]",
-		`[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"n","arguments":"{}"}}]},{"role":"user","content":"x"}]`,
-		`[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"n","arguments":"["}}]},{"role":"tool","tool_call_id":"c","content":"x"}]`,
-	} {
-		if openAI([]byte(bad)) == nil {
-			t.Errorf("chat completions: %s is let pass", bad)
-		}
-	}
-	text, use := `{"type":"text","text":"a"}`, `{"type":"tool_use","id":"c","name":"n","input":{}}`
-	for _, bad := range []string{
-		`[]`, `[{"role":"assistant","content":[` + text + `]}]`, `[{"role":"user","content":[]}]`,
-		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + text + `]}]`,
-		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + use + `]},{"role":"user","content":[` + text + `]}]`,
-		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[` + use + `]},{"role":"user","content":[` + text + `,{"type":"tool_result","tool_use_id":"c","content":"x"}]}]`,
-		`[{"role":"user","content":[` + text + `]},{"role":"assistant","content":[{"type":"thinking"},` + text + `]},{"role":"user","content":[` + text + `]}]`,
-	} {
-		if anthropic([]byte(bad)) == nil {
-			t.Errorf("messages: %s is let pass", bad)
-		}
-	}
-}

@@ -3,6 +3,8 @@ package event
 import (
 	"strings"
 	"testing"
+
+	"github.com/runlog-dev/runlog/event/refusal"
 )
 
 // Whatever is cut, the request is one that providers take; it is as small as Fit
@@ -24,11 +26,11 @@ func TestWhateverIsCutTheRequestIsValid(t *testing.T) {
 			}
 			cut++
 			v := View{RunID: l.run, Cut: &c}
-			if err := validOpenAI(l.s.OpenAIView(v)); err != nil {
+			if err := refusal.Chat(l.s.OpenAIView(v)); err != nil {
 				t.Fatalf("seed %d, cut to %d%%: %v\n%s", seed, share, err, l.s.OpenAIView(v))
 			}
 			_, messages := l.s.AnthropicView(v)
-			if err := validAnthropic(messages); err != nil {
+			if err := refusal.Messages(messages); err != nil {
 				t.Fatalf("seed %d, cut to %d%%: %v\n%s", seed, share, err, messages)
 			}
 			if n := len(l.s.OpenAIView(View{RunID: l.run, Cut: &c, Reasoning: true})); n != size || n > whole+len(wordCut)+50 {

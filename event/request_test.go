@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/runlog-dev/runlog/event/refusal"
 )
 
 // Every prefix of every lawful log gives requests that both providers take.
@@ -44,11 +47,11 @@ func checkPrefixes(events []Event) error {
 		}
 		before := now(s)
 		body := s.OpenAIMessages("be brief")
-		if err := validOpenAI(body); err != nil {
+		if err := refusal.Chat(body); err != nil {
 			return fmt.Errorf("openai after %s %d: %w\n%s", e.Type, e.Seq, err, body)
 		}
 		sys, body := s.AnthropicMessages("be brief")
-		if err := validAnthropic(body); err != nil || sys == "" {
+		if err := refusal.Messages(body); err != nil || sys == "" {
 			return fmt.Errorf("anthropic after %s %d: system %q, %w\n%s", e.Type, e.Seq, sys, err, body)
 		}
 		if after := now(s); after != before {
@@ -244,7 +247,7 @@ func TestWireNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, odd := range []string{"a.b", "a_b", "a:b", "", "北京", "上海", strings.Repeat("x", 65), strings.Repeat("x", 66)} {
 		got := WireName(odd)
-		if !wireNames.MatchString(got) || seen[got] != "" {
+		if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(got) || seen[got] != "" {
 			t.Errorf("WireName(%q) = %q, also of %q", odd, got, seen[got])
 		}
 		seen[got] = odd
