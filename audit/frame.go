@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,18 +24,18 @@ type chain struct {
 func (c *Checker) Frame(f eventlog.Frame, unreadable error) {
 	c.at = event.Event{Seq: f.First}
 	if unreadable != nil {
-		c.frameWrong(f, FrameHeader, unreadable.Error())
+		c.frameWrong(f, FrameHeader, "%v", unreadable)
 	}
 	if f.Prev != c.chain.pos {
-		c.frameWrong(f, FrameChain, "was appended behind position "+strconv.FormatUint(f.Prev, 10)+", the frame before it is at "+strconv.FormatUint(c.chain.pos, 10))
+		c.frameWrong(f, FrameChain, "was appended behind position %d, the frame before it is at %d", f.Prev, c.chain.pos)
 	}
 	c.chain.pos = f.Pos
 	if len(f.Data) > event.MaxFrame {
-		c.frameWrong(f, FrameSize, strconv.Itoa(len(f.Data))+" bytes, at most "+strconv.Itoa(event.MaxFrame))
+		c.frameWrong(f, FrameSize, "%d bytes, at most %d", len(f.Data), event.MaxFrame)
 	}
 	events := c.lines(f)
 	if n := len(events); unreadable == nil && (n == 0 || f.First != events[0].Seq || f.Last != events[n-1].Seq) {
-		c.frameWrong(f, FrameHeader, "says "+f.First.String()+"-"+f.Last.String()+", it holds "+span(events))
+		c.frameWrong(f, FrameHeader, "says %d-%d, it holds %s", f.First, f.Last, span(events))
 	}
 	c.writer(f, events)
 	for _, e := range events {
@@ -46,11 +47,11 @@ func span(events []event.Event) string {
 	if len(events) == 0 {
 		return "no event"
 	}
-	return events[0].Seq.String() + "-" + events[len(events)-1].Seq.String()
+	return fmt.Sprintf("%d-%d", events[0].Seq, events[len(events)-1].Seq)
 }
 
-func (c *Checker) frameWrong(f eventlog.Frame, rule Rule, detail string) {
-	c.find(Finding{Seq: f.First, Rule: rule, Detail: "frame at " + strconv.FormatUint(f.Pos, 10) + ": " + detail})
+func (c *Checker) frameWrong(f eventlog.Frame, rule Rule, format string, args ...any) {
+	c.find(Finding{Seq: f.First, Rule: rule, Detail: fmt.Sprintf("frame at %d: ", f.Pos) + fmt.Sprintf(format, args...)})
 }
 
 // lines decodes what can be decoded.
@@ -64,11 +65,11 @@ func (c *Checker) lines(f eventlog.Frame) []event.Event {
 	var events []event.Event
 	for line := range f.Lines() {
 		if len(line)+1 > event.MaxEncoded {
-			c.frameWrong(f, FrameSize, "an event of "+strconv.Itoa(len(line)+1)+" bytes, at most "+strconv.Itoa(event.MaxEncoded))
+			c.frameWrong(f, FrameSize, "an event of %d bytes, at most %d", len(line)+1, event.MaxEncoded)
 		}
 		e, err := event.Decode(line)
 		if err != nil {
-			c.frameWrong(f, FrameForm, err.Error())
+			c.frameWrong(f, FrameForm, "%v", err)
 			continue
 		}
 		events = append(events, e)
@@ -81,20 +82,20 @@ func (c *Checker) writer(f eventlog.Frame, events []event.Event) {
 	i := strings.LastIndexByte(f.ID, '-')
 	n, err := strconv.Atoi(f.ID[i+1:])
 	if i <= 0 || err != nil {
-		c.frameWrong(f, FrameWriter, "has the id "+strconv.Quote(f.ID)+", not one of a writer")
+		c.frameWrong(f, FrameWriter, "has the id %q, not one of a writer", f.ID)
 		return
 	}
 	w := f.ID[:i]
 	switch claims := claimsIn(events); {
 	case w == c.chain.writer && claims > 0:
-		c.frameWrong(f, FrameWriter, w+" claims a second time")
+		c.frameWrong(f, FrameWriter, "%s claims a second time", w)
 	case w == c.chain.writer && n != c.chain.number+1:
-		c.frameWrong(f, FrameWriter, "is number "+strconv.Itoa(n)+" of "+w+", after number "+strconv.Itoa(c.chain.number))
+		c.frameWrong(f, FrameWriter, "is number %d of %s, after number %d", n, w, c.chain.number)
 	case w == c.chain.writer:
 	case c.chain.gone[w]:
-		c.frameWrong(f, FrameWriter, w+" writes although "+c.chain.writer+" has taken over")
+		c.frameWrong(f, FrameWriter, "%s writes although %s has taken over", w, c.chain.writer)
 	case n != 1 || claims != 1 || !beginsWithClaim(events):
-		c.frameWrong(f, FrameWriter, w+" writes after "+c.chain.writer+" without a claim at the beginning of its first frame")
+		c.frameWrong(f, FrameWriter, "%s writes after %s without a claim at the beginning of its first frame", w, c.chain.writer)
 	}
 	if w != c.chain.writer {
 		if c.chain.gone == nil {

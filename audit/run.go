@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -212,11 +214,7 @@ func (c *Checker) status(e event.Event, r *run) {
 	if d.Previous != r.status {
 		c.wrong(RunStatus, "says it was %s, it was %s", d.Previous, r.status)
 	}
-	allowed := false
-	for _, s := range moves[r.status] {
-		allowed = allowed || s == d.Status
-	}
-	if !allowed {
+	if !slices.Contains(moves[r.status], d.Status) {
 		c.wrong(RunStatus, "goes from %s to %s", r.status, d.Status)
 	}
 	if r.inStep {

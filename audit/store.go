@@ -55,9 +55,8 @@ func New(log *eventlog.Log, opts Options) *Auditor {
 // Session checks one session. An error means that it could not be read, not that
 // something is wrong with it.
 func (a *Auditor) Session(ctx context.Context, k eventlog.Key) ([]Finding, Report, error) {
-	pass := a.pass(func(Finding) {})
 	var all []Finding
-	pass.found = func(f Finding) { all = append(all, f) }
+	pass := a.pass(func(f Finding) { all = append(all, f) })
 	err := pass.session(ctx, k)
 	return all, pass.report(), err
 }

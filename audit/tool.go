@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
@@ -143,7 +141,7 @@ func (c *Checker) callRunning(e event.Event, call *call) {
 	if s := c.runs[call.run].status; s != event.WaitingTool && s != event.WaitingApproval {
 		c.wrong(RunStatus, "call %s runs while the run is %s", call.id, s)
 	}
-	if call.asked || call.decision == denied {
+	if call.asked || call.decision == event.Denied {
 		c.wrong(CallApproval, "call %s runs without approval", call.id)
 	}
 	call.doubt = false
@@ -180,7 +178,7 @@ func (c *Checker) callCompleted(e event.Event, call *call) {
 	if !call.held && !call.elsewhere() && !call.doubt {
 		c.wrong(CallRunning, "call %s does not run under the session's owner", call.id)
 	}
-	if call.asked && !call.doubt || call.decision == denied {
+	if call.asked && !call.doubt || call.decision == event.Denied {
 		c.wrong(CallApproval, "call %s has a result without approval", call.id)
 	}
 	c.closed(call, d.Name, d.Index, d.Args)
@@ -206,9 +204,9 @@ func (c *Checker) callFailed(e event.Event, call *call) {
 		c.wrong(CallOutcome, "call %s was denied after it ran", call.id)
 	case d.Outcome == event.OutcomeDenied && call.asked:
 		c.wrong(CallApproval, "call %s was denied by nobody", call.id)
-	case call.decision == denied && call.doubt && d.Outcome != event.OutcomeUnknown:
+	case call.decision == event.Denied && call.doubt && d.Outcome != event.OutcomeUnknown:
 		c.wrong(CallOutcome, "call %s was broken off, is not to run again, and ends as %s", call.id, d.Outcome)
-	case call.decision == denied && !call.doubt && d.Outcome != event.OutcomeDenied:
+	case call.decision == event.Denied && !call.doubt && d.Outcome != event.OutcomeDenied:
 		c.wrong(CallApproval, "call %s was denied and ends as %s", call.id, d.Outcome)
 	case d.Outcome != event.OutcomeUnknown && d.Outcome != event.OutcomeFailed && d.Outcome != event.OutcomeDenied && d.Outcome != event.OutcomeCancelled:
 		c.wrong(CallOutcome, "call %s has the outcome %q", call.id, d.Outcome)
@@ -232,25 +230,18 @@ func (c *Checker) closed(call *call, name string, index int, args string) {
 	}
 }
 
-// The words of a decision.
-const (
-	approved event.Decision = "approve"
-	denied   event.Decision = "deny"
-)
-
 func (c *Checker) approvalRequested(e event.Event, call *call) {
 	d, ok := data[event.ApprovalRequestedData](c, e)
 	if !ok {
 		return
 	}
-	sum := sha256.Sum256([]byte(call.args))
 	again := call.attempts > 0 && !call.held && !call.asked // its worker was lost
 	switch {
 	case (call.wasAsked || call.attempts > 0) && !again || !c.answered(call):
 		c.wrong(CallApproval, "of call %s was asked for before, or it runs, or its answer is not complete", call.id)
 	case again != (d.Reason == event.CodeInterrupted):
 		c.wrong(CallApproval, "of call %s is asked for %q after %d attempts", call.id, d.Reason, call.attempts)
-	case d.ArgsSHA256 != hex.EncodeToString(sum[:]):
+	case d.ArgsSHA256 != event.ArgsHash(call.args):
 		c.wrong(CallApproval, "of call %s is about other arguments: sha256 %s", call.id, d.ArgsSHA256)
 	case d.ExpiresAt.IsZero():
 		c.wrong(RunExpiry, "the approval of call %s is awaited without an end", call.id)
@@ -266,7 +257,7 @@ func (c *Checker) approvalResolved(e event.Event, call *call) {
 	if !call.asked || call.decision != "" {
 		c.wrong(CallApproval, "of call %s is not awaited", call.id)
 	}
-	if d.Decision != approved && d.Decision != denied || d.By == "" {
+	if d.Decision != event.Approved && d.Decision != event.Denied || d.By == "" {
 		c.wrong(CallApproval, "of call %s is %q by %q", call.id, d.Decision, d.By)
 	}
 	call.asked, call.decision = false, d.Decision
