@@ -72,7 +72,13 @@ func (tr *trial) visitor(n int) *visitor {
 		tr.t.Fatal(err)
 	}
 	if len(v.parts) == 1 && random.IntN(4) == 0 {
-		if err := r.from(event.Seq(random.IntN(int(c.committed()) + 1))); err != nil {
+		err := error(nil)
+		if n := len(c.lost); n > 0 && random.IntN(2) == 0 {
+			err = r.fromLost(c.lost[random.IntN(n)], random.IntN(3))
+		} else {
+			err = r.from(event.Seq(random.IntN(int(c.committed()) + 1)))
+		}
+		if err != nil {
 			tr.t.Fatal(err)
 		}
 	}

@@ -36,9 +36,9 @@ type frail struct {
 	metrics *prometheus.Registry
 }
 
-func (tr *trial) frailEdge() *frail {
+func (tr *trial) frailEdge(n int) *frail {
 	r := tr.random
-	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(0).Addr()), opts: stream.Options{
+	e := &frail{tr: tr, way: testservers.StartLossy(tr.t, tr.cluster.Node(n%tr.cluster.Nodes()).Addr()), opts: stream.Options{
 		RingBytes: 4000 << r.IntN(6), RingEvents: 4 << r.IntN(8), Budget: room.Budget{Shared: 20000 << r.IntN(4)}, PageBytes: 1000 << r.IntN(7), PageReaders: 1 + r.IntN(3),
 		Linger: time.Duration(1+r.IntN(60)) * time.Millisecond, Ping: 40 * time.Millisecond, Heartbeat: 30 * time.Millisecond, CheckHead: 100 * time.Millisecond,
 		WriteTimeout: time.Duration(50+r.IntN(3000)) * time.Millisecond, PageQueue: 4 + r.IntN(50),
@@ -92,7 +92,7 @@ func (e *frail) dial() (*nats.Conn, *eventlog.Log, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	l, err := eventlog.Open(ctx, nc, eventlog.Options{})
+	l, err := eventlog.Open(ctx, nc, eventlog.Options{Replicas: e.tr.cluster.Nodes()})
 	if err != nil {
 		nc.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type chronicle struct {
 	synced  event.Seq            // committed
 	saved   event.Seq            // there may be a snapshot of this
 	gone    event.Seq            // events through this one may be purged
+	lost    []event.Event        // that have followed some of the events, before a restore
 }
 
 func newChronicle(session string) *chronicle {
@@ -59,6 +61,20 @@ func (c *chronicle) add(w *eventlog.Writer, list []event.Event) error {
 	return err
 }
 
+func (c *chronicle) note(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+// cut notes that a restore has left the events through one.
+func (c *chronicle) cut(kept event.Seq) {
+	c.note(func() {
+		c.lost, c.events, c.lines, c.synced = c.events[kept:], c.events[:kept:kept], c.lines[:kept:kept], kept
+		maps.DeleteFunc(c.ends, func(_ string, end event.Seq) bool { return end > kept })
+	})
+}
+
 func (c *chronicle) head() event.Seq {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,6 +85,15 @@ func (c *chronicle) at(seq event.Seq) (event.Event, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.events[seq-1], c.lines[seq-1]
+}
+
+// epoch is that of an event.
+func (c *chronicle) epoch(seq event.Seq) event.Epoch {
+	if seq == 0 {
+		return 0
+	}
+	e, _ := c.at(seq)
+	return e.Epoch()
 }
 
 func (c *chronicle) committed() event.Seq {
@@ -131,6 +156,7 @@ func (c *chronicle) advance(s *event.Session, seq event.Seq) error {
 type author struct {
 	*chronicle
 	random *rand.Rand
+	runs   []string
 	plan   map[string]string // the scenarios of runs; others talk a lot
 	log    *eventlog.Log
 	stream jetstream.Stream
@@ -199,6 +225,7 @@ func (a *author) play(ctx context.Context, runs []string) error {
 			if err := a.sync(ctx, w); err != nil {
 				return err
 			}
+			_ = a.log.Beat(a.key, eventlog.Beat{Worker: "w", RunID: run, Status: event.Running, Head: w.Head().Seq}) // or it is lost
 			if err := a.keepHouse(ctx, w.Head()); err != nil && !errors.Is(err, eventlog.ErrUnavailable) {
 				return err
 			}
@@ -320,49 +347,4 @@ func (a *author) pieces() (list []string) {
 		list = append(list, a.text())
 	}
 	return list
-}
-
-// keepHouse stores a snapshot or purges what is older than one, as retention may.
-func (a *author) keepHouse(ctx context.Context, head eventlog.Head) error {
-	switch n := a.random.IntN(30); {
-	case n == 0:
-		s, at, err := a.log.Load(ctx, a.key)
-		if err != nil {
-			return err
-		}
-		a.note(func() { a.saved = max(a.saved, s.Seq) })
-		if err := a.log.SaveSnapshot(ctx, a.key, s.Encode(), at.Seq); err != nil {
-			return err
-		}
-		a.stands = max(a.stands, s.Seq)
-	case n < 4 && a.purges && a.stands > 0:
-		return a.purge(ctx, 1+event.Seq(a.random.IntN(int(min(a.stands+1, head.First)))))
-	}
-	return nil
-}
-
-func (c *chronicle) note(change func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change()
-}
-
-// purge removes the frames before the one that has an event.
-func (a *author) purge(ctx context.Context, before event.Seq) error {
-	if before <= a.gone+1 {
-		return nil
-	}
-	head, err := a.log.Head(ctx, a.key)
-	if err != nil {
-		return err
-	}
-	for f, err := range a.log.Read(ctx, a.key, before-1, head) {
-		if err != nil {
-			return err
-		}
-		a.note(func() { a.gone = max(a.gone, f.First-1) })
-		_ = a.stream.Purge(ctx, jetstream.WithPurgeSubject("log.0.default."+a.key.Session), jetstream.WithPurgeSequence(f.Pos)) // or not, if the log is away
-		return nil
-	}
-	return nil
 }

@@ -34,6 +34,7 @@ type reading struct {
 	loose   []message       // without an id: the beginning of a snapshot
 	first   bool            // nothing has come on this connection
 	begins  bool            // it has to begin with a snapshot
+	lost    bool            // it has to begin with a reset
 	history event.Seq       // what was in the log when it began
 
 	encoder dialect.Encoder
@@ -60,8 +61,20 @@ type told struct {
 
 // from has the client begin behind an event, of which it is not asked whether it has it.
 func (r *reading) from(seq event.Seq) error {
-	r.at, r.after = stream.Position{Seq: seq}, seq.String()
+	r.at = stream.Position{Seq: seq, Epoch: r.c.epoch(seq)}
+	r.after = r.at.String()
 	return r.restart(seq)
+}
+
+// fromLost has the client begin behind an event that a restore has lost, or behind one of
+// that event's first messages.
+func (r *reading) fromLost(e event.Event, message int) error {
+	at := stream.Position{Seq: e.Seq, Epoch: e.Epoch()}
+	if message > 0 {
+		at.Seq, at.Sub = e.Seq-1, int32(message)
+	}
+	r.at, r.after, r.lost = stream.Position{}, at.String(), true
+	return r.restart(0)
 }
 
 // turn goes on in another dialect, from the same position; it does not from inside an
@@ -98,11 +111,14 @@ func (r *reading) take(m message) error {
 	if err := r.look(seqOf(at)); err != nil {
 		return err
 	}
+	if epoch := r.c.epoch(seqOf(at)); at.Epoch != epoch {
+		return fmt.Errorf("%s is of epoch %s: %.300s", m.id, epoch, fmt.Sprint(m))
+	}
 	n, err := r.judge(m, at)
 	if err != nil {
 		return fmt.Errorf("after %s: %w: %.300s", r.at, err, fmt.Sprint(m))
 	}
-	r.due, r.at, r.after, r.loose, r.first, r.begins = r.due[n:], at, m.id, nil, false, false
+	r.due, r.at, r.after, r.loose, r.first, r.begins, r.lost = r.due[n:], at, m.id, nil, false, false, false
 	return nil
 }
 
@@ -136,7 +152,7 @@ func (r *reading) judge(m message, at stream.Position) (n int, err error) {
 	if n < 0 {
 		n = len(r.due)
 	}
-	whole := !r.begins && len(r.loose) == 0
+	whole := !r.begins && !r.lost && len(r.loose) == 0
 	switch {
 	case whole && n == 1 && r.same(m, r.due[0].Message):
 		r.seen.events.Add(1)
@@ -178,7 +194,7 @@ func (r *reading) look(seq event.Seq) error {
 		for i, m := range list {
 			at := stream.Position{Seq: e.Seq - 1, Sub: int32(i) + 1}
 			if i == len(list)-1 {
-				at = stream.Position{Seq: e.Seq}
+				at = stream.Position{Seq: e.Seq, Epoch: e.Epoch()}
 			}
 			if compare(at, r.at) > 0 {
 				r.due = append(r.due, told{at, m, e})
@@ -336,6 +352,9 @@ func texts(list []dialect.Message) (all []string) {
 
 // kinds are the snapshots that may come now.
 func (r *reading) kinds() (list []dialect.Kind, err error) {
+	if r.lost {
+		return []dialect.Kind{dialect.Reset}, nil
+	}
 	_, folds := r.dialect.(dialect.Folding)
 	from, begins := r.at.Seq, event.Seq(0)
 	if r.run != "" {

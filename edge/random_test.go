@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -24,9 +25,11 @@ import (
 // Whatever sessions say, in whatever frames, and whatever is lost, purged, cut off and
 // restarted meanwhile: each of many kinds of viewers gets what the log says, once and
 // in order, or an honest reset; a stream ends properly with its run alone; nobody
-// waits for what is there; and all is given back at the end.
+// waits for what is there; and all is given back at the end. Some have seen what a restore
+// of the log has lost.
 //
 // RUNLOG_SEED names the trial to begin with, and RUNLOG_SOAK how long to go on with others.
+// With RUNLOG_NODES=3 the log is in a cluster, whose nodes are killed and frozen one by one.
 func TestRandomViewers(t *testing.T) {
 	s := newTrials(t)
 	seed, trials, until := uint64(1), 2, time.Time{}
@@ -44,18 +47,22 @@ func TestRandomViewers(t *testing.T) {
 	}
 }
 
-// trials have a log in common, and nothing else.
+// trials have a log in common, and nothing else. It was restored at the beginning of some.
 type trials struct {
-	*site
+	*lossySite
 	cluster *testservers.Cluster
 	stream  jetstream.Stream
 }
 
 func newTrials(t *testing.T) *trials {
 	t.Helper()
-	c := testservers.NATS(t, 1)
+	nodes := 1
+	if n, err := strconv.Atoi(os.Getenv("RUNLOG_NODES")); err == nil {
+		nodes = n
+	}
+	c := testservers.NATS(t, nodes)
 	s := &lossySite{site: &site{t: t}}
-	s.log = s.dial(c.URL(), 1)
+	s.log = s.dial(c.URL(), nodes)
 	s.announce("demo")
 	nc, err := nats.Connect(c.URL())
 	if err != nil {
@@ -70,7 +77,7 @@ func newTrials(t *testing.T) *trials {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &trials{s.site, c, str}
+	return &trials{s, c, str}
 }
 
 // A trial is some sessions, who reads them, and two edges between them.
@@ -79,6 +86,7 @@ type trial struct {
 	t      *testing.T
 	random *rand.Rand
 	tight  bool // there is little room for whole conversations
+	loses  bool // the log is restored once
 
 	edges    []*frail
 	sessions []*chronicle
@@ -90,15 +98,26 @@ type trial struct {
 }
 
 func (s *trials) trial(t *testing.T, seed uint64) {
-	before := runtime.NumGoroutine()
 	tr := &trial{trials: s, t: t, random: rand.New(rand.NewPCG(seed, 7)), runs: map[*chronicle][]string{}, paths: map[string]float64{}}
-	tr.tight = tr.random.IntN(2) == 0
-	for range 2 {
-		tr.edges = append(tr.edges, tr.frailEdge())
+	tr.tight, tr.loses = tr.random.IntN(2) == 0, tr.random.IntN(2) == 0
+	var authors []*author
+	for i := range 3 {
+		authors = append(authors, tr.begin(fmt.Sprintf("s%d-%d", seed, i)))
+	}
+	if tr.loses {
+		tr.restore(authors)
+	}
+	before := runtime.NumGoroutine()
+	for i := range 2 {
+		tr.edges = append(tr.edges, tr.frailEdge(i))
 	}
 	var writing, visiting sync.WaitGroup
-	for i := range 3 {
-		tr.begin(fmt.Sprintf("s%d-%d", seed, i), &writing)
+	for _, a := range authors {
+		writing.Go(func() {
+			if err := a.play(t.Context(), a.runs[1:]); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	for i := range 24 {
 		v := tr.visitor(i)
@@ -120,32 +139,49 @@ func (s *trials) trial(t *testing.T, seed uint64) {
 
 func (tr *trial) written() bool { return tr.done.Load() }
 
-// begin plans a session's runs and has them written.
-func (tr *trial) begin(name string, writing *sync.WaitGroup) {
+// begin plans a session's runs and has the first one written: who asks for a session that is
+// not there gets 404.
+func (tr *trial) begin(name string) *author {
 	c := newChronicle(name)
-	var runs, all []string
+	var all []string
 	a := &author{chronicle: c, plan: map[string]string{}, random: rand.New(rand.NewPCG(tr.random.Uint64(), 1)), log: tr.log, stream: tr.stream, purges: tr.random.IntN(2) == 0, giants: 1}
 	plots := scenarios.All()
 	for i := range 4 + tr.random.IntN(5) {
 		run := fmt.Sprint(name, "-r", i)
-		if i == 0 || tr.random.IntN(3) > 0 {
+		if i == 0 && !tr.loses || tr.random.IntN(3) > 0 {
 			a.plan[run] = plots[tr.random.IntN(len(plots))].Name
 		}
-		runs, all = append(runs, run), append(all, a.runsOf(run)...)
+		a.runs, all = append(a.runs, run), append(all, a.runsOf(run)...)
 	}
-	if err := a.play(tr.t.Context(), runs[:1]); err != nil { // who asks for a session that is not there gets 404
+	if err := a.play(tr.t.Context(), a.runs[:1]); err != nil {
 		tr.t.Fatal(err)
 	}
 	tr.sessions, tr.runs[c] = append(tr.sessions, c), all
-	writing.Go(func() {
-		if err := a.play(tr.t.Context(), runs[1:]); err != nil {
-			tr.t.Error(err)
+	return a
+}
+
+// restore takes the ends of logs away, as a restore of an older backup does, says so, and has
+// the authors go on from there.
+func (tr *trial) restore(authors []*author) {
+	tr.t.Helper()
+	ctx := tr.t.Context()
+	var err error
+	for _, a := range authors {
+		err = errors.Join(err, a.lose(ctx))
+	}
+	tr.log = tr.dial(tr.cluster.URL(), tr.cluster.Nodes())
+	if _, restoreErr := tr.log.Restore(ctx); err != nil || restoreErr != nil {
+		tr.t.Fatal(err, restoreErr)
+	}
+	for _, a := range authors {
+		if err := a.goOn(ctx, tr.log); err != nil {
+			tr.t.Fatal(err)
 		}
-	})
+	}
 }
 
 // trouble loses live messages, cuts the edges' connections to the log, and restarts
-// edges and the log's server, until all is written.
+// edges and the log's servers, until all is written.
 func (tr *trial) trouble() {
 	random := rand.New(rand.NewPCG(tr.random.Uint64(), 3))
 	for !tr.written() {
@@ -162,8 +198,7 @@ func (tr *trial) trouble() {
 		case 3:
 			e.way.Lose(nil)
 			if random.IntN(4) == 0 {
-				tr.cluster.Kill()
-				tr.cluster.Start()
+				tr.strike(random)
 			}
 		default:
 			var n atomic.Int64
@@ -172,6 +207,20 @@ func (tr *trial) trouble() {
 		}
 		time.Sleep(time.Duration(20+random.IntN(200)) * time.Millisecond)
 	}
+}
+
+// strike kills the log's only server, or one of several; or it freezes that for a while, in
+// which the others may choose another leader.
+func (tr *trial) strike(random *rand.Rand) {
+	n := tr.cluster.Node(random.IntN(tr.cluster.Nodes()))
+	if tr.cluster.Nodes() == 1 || random.IntN(2) == 0 {
+		n.Kill()
+		n.Start()
+		return
+	}
+	n.Pause()
+	time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
+	n.Resume()
 }
 
 // checkGivenBack waits until edges hold nothing of viewers who have left, and then

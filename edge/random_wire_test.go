@@ -94,13 +94,20 @@ func readNative(line []byte) (message, error) {
 	var head struct {
 		Type string     `json:"type"`
 		Seq  *event.Seq `json:"seq"`
+		ID   string     `json:"id"`
 	}
 	err := json.Unmarshal(line, &head)
 	m := message{event: head.Type, data: string(line)}
 	if head.Seq != nil {
 		m.id = head.Seq.String()
 	}
+	if _, epoch, ok := strings.Cut(head.ID, "~"); ok {
+		m.id += "~" + epoch
+	}
 	if bare, ok := strings.CutPrefix(m.data, `{"type":`+strconv.Quote(head.Type)+`,`); ok {
+		if id := `"id":` + strconv.Quote(head.ID) + `,`; head.ID != "" {
+			bare = strings.TrimPrefix(bare, id)
+		}
 		m.data = "{" + bare
 	}
 	return m, err

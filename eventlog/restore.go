@@ -128,7 +128,7 @@ func (r *restore) session(ctx context.Context, k Key) error {
 		for _, run := range s.Runs {
 			end.runs[run.RunID] = true
 		}
-		if err := r.keepBeginning(ctx, k, s); err != nil {
+		if err := r.keepSnapshot(ctx, k, s); err != nil {
 			return err
 		}
 	}
@@ -143,13 +143,16 @@ func (r *restore) session(ctx context.Context, k Key) error {
 	return nil
 }
 
-// keepBeginning stores a session anew whose log has been purged of its beginning: the snapshot
-// that has it is of before the restore, and can be told to be of this log only as long as the
-// log does not go on in the new epoch.
-func (r *restore) keepBeginning(ctx context.Context, k Key, s *event.Session) error {
-	f, err := r.frameFrom(ctx, k, 1)
-	if err != nil || f.First == 1 {
-		return unavailable(err)
+// keepSnapshot stores a session anew of which there is a snapshot: that is of before the
+// restore, and can be told to be of this log only as long as the log has its last event. The
+// log may be purged of what a snapshot has.
+func (r *restore) keepSnapshot(ctx context.Context, k Key, s *event.Session) error {
+	_, err := r.leaderSnapshot(ctx, k)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	return r.SaveSnapshot(ctx, k, s.Encode(), s.Seq)
 }
