@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge"
 )
@@ -72,12 +70,7 @@ func TestTrustedProxiesMayConnectMore(t *testing.T) {
 // knock opens a connection and asks over it.
 func (e *served) knock(t *testing.T) (net.Conn, *http.Response) {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -146,6 +146,19 @@ func (e *edgeNode) try(method, path, body string, header ...string) (*http.Respo
 	return resp, err
 }
 
+// connect opens a connection, for what http.Client would not do with one. Reads and writes
+// take no longer than patience.
+func (e *edgeNode) connect() *net.TCPConn {
+	e.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*net.TCPConn)
+}
+
 // doHost calls the edge by another name.
 func (e *edgeNode) doHost(host string) *http.Response {
 	e.t.Helper()

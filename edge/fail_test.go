@@ -176,24 +176,13 @@ func TestOldEventSourcesAreToldToWait(t *testing.T) {
 	s.scribe("default", "s").write(started("r"))
 	e := s.serve(edge.Options{TenantStreams: 1})
 	e.listen("/v1/sessions/s/events").must()
-	conn := e.dialRaw(t)
+	conn := e.connect()
 	fmt.Fprintf(conn, "GET /v1/sessions/s/events HTTP/1.0\r\nAccept: text/event-stream\r\nLast-Event-ID: 1\r\n\r\n")
 	all, err := io.ReadAll(conn)
 	_, body, _ := strings.Cut(string(all), "\r\n\r\n")
 	if !errors.Is(err, syscall.ECONNRESET) || !onlyRetry.MatchString(body) {
 		t.Errorf("%q, %v", all, err)
 	}
-}
-
-func (e *served) dialRaw(t *testing.T) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	return conn
 }
 
 // An edge without room for its connection closes it, and it comes back. Who asks
@@ -211,12 +200,12 @@ func TestEventSourcesThatFindNoConnectionComeBack(t *testing.T) {
 				}
 				return resp.StatusCode == 200
 			})
-			conn := e.dialRaw(t)
+			conn := e.connect()
 			fmt.Fprintf(conn, "GET /v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nLast-Event-ID: 1\r\n\r\n")
 			if got, err := io.ReadAll(conn); len(got) > 0 {
 				t.Errorf("it was told %q, %v", got, err)
 			}
-			silent := e.dialRaw(t)
+			silent := e.connect()
 			resp, err := http.ReadResponse(bufio.NewReader(silent), nil)
 			if err != nil || resp.StatusCode != 429 && resp.StatusCode != 503 {
 				t.Errorf("who asks nothing: %v %v", resp, err)

@@ -261,12 +261,8 @@ func TestReaderThatStopsReading(t *testing.T) {
 	w.write(started("r"))
 	stuck := make([]net.Conn, 10)
 	for i := range stuck {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		conn := e.connect()
+		_ = conn.SetReadBuffer(64 << 10)
 		fmt.Fprintf(conn, "GET /v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		stuck[i] = conn
 	}

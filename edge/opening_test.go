@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge"
 )
@@ -54,12 +52,7 @@ func (s *site) stopUnder(t *testing.T, n int) []string {
 	began := make(chan struct{}, n)
 	var all sync.WaitGroup
 	for i := range n {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		conn := e.connect()
 		all.Go(func() {
 			if _, err := io.WriteString(conn, fmt.Sprintf("GET /v1/sessions/s%d/events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n", i)); err != nil {
 				return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -167,12 +166,7 @@ func TestOldClientsAreNotParked(t *testing.T) {
 	w := s.scribe("default", "s")
 	w.write(started("r"))
 	e := s.serve(edge.Options{})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	fmt.Fprintf(conn, "GET /v1/sessions/s/events HTTP/1.0\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -193,12 +187,7 @@ func TestTheConnectionOfAParkedStreamIsUsedAgain(t *testing.T) {
 	s := newSite(t)
 	w := s.scribe("default", "s")
 	e := s.serve(edge.Options{DrainPeriod: 4 * time.Second}) // less than what a new connection has for its first request
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	rd := bufio.NewReader(conn)
 	for _, id := range []string{"r1", "r2", "r3"} {
 		body := fmt.Sprintf(`{"input":"x","run_id":%q,"session_id":"s"}`, id)
@@ -263,12 +252,7 @@ func TestTheConnectionOfAParkedStreamIsClosed(t *testing.T) {
 // pipeline sends requests at once on one connection.
 func pipeline(t *testing.T, e *served, requests string) *bufio.Reader {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	if _, err := io.WriteString(conn, requests); err != nil {
 		t.Fatal(err)
 	}

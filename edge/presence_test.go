@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,13 +17,10 @@ import (
 // behind it, and what it reads is the answer.
 func (e *edgeNode) half(method, path, body string, headers ...string) (status int, answer string) {
 	e.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	conn := e.connect()
 	defer conn.Close()
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s", method, path, len(body), strings.Join(headers, ""), body)
-	_ = conn.(*net.TCPConn).CloseWrite()
+	_ = conn.CloseWrite()
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -303,11 +302,7 @@ func TestManyStreamsOfARevokedKeyEndInTurn(t *testing.T) {
 	request := fmt.Sprintf("GET /v1/sessions/s/events HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", key)
 	ends := make(chan time.Time, n)
 	for range n {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
+		conn := e.connect()
 		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}

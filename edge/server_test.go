@@ -3,12 +3,15 @@ package edge_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +61,23 @@ func (s *site) serveTLS(opts edge.Options, client *http.Client) *served {
 		return resp.StatusCode == 200
 	})
 	return e
+}
+
+// certified is what an edge needs for TLS, and whom its clients have to trust.
+func certified() (*tls.Config, *x509.CertPool) {
+	srv := httptest.NewTLSServer(nil)
+	srv.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	return &tls.Config{Certificates: srv.TLS.Certificates}, roots
+}
+
+// serveBoth serves an edge in clear text and one with TLS.
+func (s *site) serveBoth(opts edge.Options) (plain, secure *served, roots *x509.CertPool) {
+	s.t.Helper()
+	plain = s.serve(opts)
+	opts.TLS, roots = certified()
+	return plain, s.serveTLS(opts, http1(roots)), roots
 }
 
 // records collects log lines.

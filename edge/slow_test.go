@@ -36,15 +36,10 @@ func TestSlowlorisIsCutOff(t *testing.T) {
 	for name, a := range attacks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn := e.connect()
 			stop := make(chan struct{})
 			defer close(stop)
 			go drip(conn, a.first, a.drip, stop)
-			_ = conn.SetReadDeadline(time.Now().Add(patience))
 			got, err := io.ReadAll(conn)
 			if ne, ok := err.(net.Error); ok && ne.Timeout() { //nolint:errorlint // as it comes from the connection
 				t.Fatalf("it is still open after %s; so far %q", patience, got)
@@ -84,12 +79,7 @@ func TestConnectionsOutliveBodies(t *testing.T) {
 	e := s.serve(edge.Options{BodyTimeout: 200 * time.Millisecond})
 	s.scribe("default", "s").write(started("r"))
 	s.index("r", "s")
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	rd := bufio.NewReader(conn)
 	ask := func() *http.Response {
 		body := `{"input":"x","session_id":"s"}`
@@ -130,13 +120,8 @@ func TestOldClientsSeeThatAStreamIsCutOff(t *testing.T) {
 	w.write(started("r"))
 	e := s.serve(edge.Options{Stream: stream.Options{WriteTimeout: 300 * time.Millisecond}})
 	follow := func(query string) net.Conn {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
-		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		conn := e.connect()
+		_ = conn.SetReadBuffer(64 << 10)
 		fmt.Fprintf(conn, "GET /v1/sessions/s/events%s HTTP/1.0\r\n\r\n", query)
 		return conn
 	}

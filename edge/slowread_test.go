@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -131,14 +130,7 @@ func (r *records) ended(id string) map[string]any {
 // whatever HTTP: what the edge holds for it is given back.
 func TestAnswersThatNobodyReadsAreCutOff(t *testing.T) {
 	s := newSite(t)
-	cert := httptest.NewTLSServer(nil)
-	cert.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Certificate())
-	opts := edge.Options{Stream: stream.Options{WriteTimeout: time.Second}}
-	plain := s.serve(opts)
-	opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
-	secure := s.serveTLS(opts, http1(roots))
+	plain, secure, roots := s.serveBoth(edge.Options{Stream: stream.Options{WriteTimeout: time.Second}})
 	artifact := s.large(t, plain)
 	for _, st := range stallers {
 		for n, path := range []string{artifact, "/v1/sessions/s/snapshot", "/v1/sessions/s/events", "/v1/sessions/s/events?snapshot=1", "/v1/stream?session=s"} {
@@ -277,14 +269,7 @@ func TestDeadHTTP2ClientsAreFoundOut(t *testing.T) {
 // the others are, and not when its write times out.
 func TestReadersThatReadNothingDoNotHoldUpADrain(t *testing.T) {
 	s := newSite(t)
-	cert := httptest.NewTLSServer(nil)
-	cert.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Certificate())
-	opts := edge.Options{DrainPeriod: 20 * time.Second}
-	plain := s.serve(opts)
-	opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
-	secure := s.serveTLS(opts, http1(roots))
+	plain, secure, roots := s.serveBoth(edge.Options{DrainPeriod: 20 * time.Second})
 	s.large(t, plain)
 	for _, st := range stallers {
 		for n, path := range []string{"/v1/sessions/s/events", "/v1/stream?session=s"} {

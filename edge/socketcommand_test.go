@@ -212,13 +212,8 @@ func TestUnfinishedMessagesCountAsBodies(t *testing.T) {
 	closed := 0
 	var open []net.Conn
 	for range n {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := e.connect()
 		open = append(open, conn)
-		_ = conn.SetDeadline(time.Now().Add(patience))
 		const header, mask = "\x81\xff\x00\x00\x00\x00\x00\x03\xff\xff", "\x00\x00\x00\x00"
 		_, _ = io.WriteString(conn, rawHandshake("/v1/sessions/s/events")+header+mask+strings.Repeat(" ", each)) // it may be refused meanwhile
 	}
@@ -268,12 +263,7 @@ func TestHeadOfAStream(t *testing.T) {
 		waitFor(t, func() bool { _, n := st.edges[0].sample("open_streams"); return n == 0 })
 	}
 	e := s.serve(edge.Options{})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := e.connect()
 	head := "HEAD /v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	if _, err := io.WriteString(conn, head+head+strings.ReplaceAll(head, "HEAD /v1/sessions/s/events", "GET /healthz")); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,12 +190,9 @@ func (s *site) stage(w way) *stage {
 // stageOf starts n edges.
 func (s *site) stageOf(w way, opts edge.Options, n int) *stage {
 	st := &stage{site: s}
-	cert := httptest.NewTLSServer(nil)
-	cert.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Certificate())
+	secure, roots := certified()
 	if w.tls {
-		opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
+		opts.TLS = secure
 	}
 	st.client, st.roots = w.client(roots), roots
 	for range n {

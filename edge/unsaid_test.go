@@ -3,12 +3,10 @@ package edge_test
 import (
 	"bufio"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -51,16 +49,10 @@ func (c closer) ask(path, accept string) (header string, body *bufio.Reader, con
 // closers are an edge in clear text and one with TLS, where no stream is parked.
 func (s *site) closers() map[string]closer {
 	s.t.Helper()
-	cert := httptest.NewTLSServer(nil)
-	cert.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Certificate())
-	opts := edge.Options{DrainRate: 1 << 20, Stream: stream.Options{Ping: time.Hour, Heartbeat: time.Hour}}
-	plain := s.serve(opts)
-	opts.TLS = &tls.Config{Certificates: cert.TLS.Certificates}
+	plain, secure, roots := s.serveBoth(edge.Options{DrainRate: 1 << 20, Stream: stream.Options{Ping: time.Hour, Heartbeat: time.Hour}})
 	return map[string]closer{
 		"clear text": {plain, nil},
-		"TLS":        {s.serveTLS(opts, http1(roots)), &tls.Config{RootCAs: roots, ServerName: "example.com"}},
+		"TLS":        {secure, &tls.Config{RootCAs: roots, ServerName: "example.com"}},
 	}
 }
 
