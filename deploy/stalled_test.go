@@ -59,6 +59,49 @@ func stall(t *testing.T, paths []string) {
 	}
 }
 
+// Clients that stop reading while large events come live take no more than the edge's memory either: each of their
+// sessions has other events, and each would keep one. Those who have stopped longest are broken off; who reads gets all.
+func TestStalledViewersStayWithinMemory(t *testing.T) {
+	const memory, sessions, events, size = 96 << 20, 80, 9, 600 << 10
+	f := startFrontOf(t, testservers.PlainRunlogBinary(t), fmt.Sprintf("RUNLOG_LOG=error\nRUNLOG_PING=15s\nRUNLOG_MEMORY=%d", memory), "RUNLOG_MEMORY=0")
+	s := f.fullSession(t)
+	_, reader, _ := knock(t, f.addrs[0])
+	var live []*scribe
+	var paths []string
+	for i := range sessions {
+		w, err := f.scribe(t.Context(), fmt.Sprint("live", i), "run-live")
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, paths = append(live, w), append(paths, fmt.Sprintf("/v1/sessions/live%d/events?after=1", i))
+	}
+	slow := askSlowly(t, f.addrs[0], paths)
+	stop := watchResident(t, f.edges[0].PID())
+	text := strings.Repeat("x", size)
+	for e := range events {
+		for i, w := range live {
+			if err := w.say(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+			if i%10 > 0 {
+				continue
+			}
+			mark := fmt.Sprintf("mark-%d-%d", e, i) // the edge has shown all that came before
+			if err := s.say(t.Context(), mark); err != nil {
+				t.Fatal(err)
+			}
+			if err := readTo(reader, mark); err != nil {
+				t.Fatalf("who reads: %v", err)
+			}
+		}
+	}
+	peak := stop()
+	t.Logf("%d clients; %d MiB at most", len(slow), peak>>20)
+	if peak > memory+memory/8 { // what the collector cannot keep below the ceiling is little
+		t.Errorf("the edge takes %d MiB of %d", peak>>20, memory>>20)
+	}
+}
+
 // history writes a session of so many messages of a size, in deltas of another, as many in a frame as workers put there.
 func (f *front) history(t *testing.T, session string, messages, size, each int) event.Seq {
 	t.Helper()

@@ -17,6 +17,7 @@
 package stream
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"runtime"
@@ -38,6 +39,7 @@ type Hub struct {
 	stands  stands    // of snapshots that viewers share
 	replays room.Room // what viewers that catch up have read
 	rings   rings
+	pins    pins      // large events that viewers send
 	began   time.Time // when clock was 0
 	waiting queue     // rows of parked viewers that have something to do
 	lot     lot       // of the parked viewers
@@ -53,7 +55,8 @@ func New(log *eventlog.Log, live *eventlog.Live, opts Options) *Hub {
 	opts.setDefaults()
 	h := &Hub{log: log, live: live, opts: opts, began: time.Now(), topics: map[eventlog.Key]*topic{},
 		prefetches: make(chan struct{}, opts.PageReaders),
-		replays:    room.Room{Most: opts.Budget.Replays, Ledger: opts.Ledger, UpTo: opts.Budget.Requests}}
+		replays:    room.Room{Most: opts.Budget.Replays, Ledger: opts.Ledger, UpTo: opts.Budget.Requests},
+		pins:       pins{room: room.Room{Most: opts.Budget.Replays, Ledger: opts.Ledger}, of: map[*entry]*list.Element{}}}
 	h.pages.init(opts.PageReaders)
 	h.loads.init(&opts)
 	h.rings.init(&opts)

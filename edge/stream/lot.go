@@ -176,7 +176,8 @@ func (h *Hub) remindAll(ctx context.Context) {
 func (h *Hub) remind(now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	share := h.rings.share(len(h.topics))
 	for _, t := range h.topics {
-		t.remind(now)
+		t.remind(now, share)
 	}
 }

@@ -129,6 +129,9 @@ func (p *part) WriteHeader(int)     {}
 // WholeLines tells a viewer so.
 func (p *part) WholeLines() {}
 
+// Hurry is for what the bundle writes: it waits for one client.
+func (p *part) Hurry(within time.Duration) { p.bundle.out.endWithin(within) }
+
 // Write takes whole lines of tagged.
 func (p *part) Write(lines []byte) (int, error) {
 	b := p.bundle

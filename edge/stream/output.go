@@ -53,6 +53,13 @@ func newOutput(w http.ResponseWriter, timeout time.Duration) *output {
 	return o
 }
 
+// endWithin leaves the client so long for what is being written to it. It may be called
+// while somebody writes.
+func (o *output) endWithin(d time.Duration) {
+	o.hurried.Store(true)
+	o.hurry(d)
+}
+
 // newChunkedOutput writes the rest of a body to a connection that was taken over.
 func newChunkedOutput(conn net.Conn, timeout time.Duration) *output {
 	return &output{w: conn, sendAlong: func() error { return nil }, setDeadline: conn.SetWriteDeadline, timeout: timeout, chunked: true,
@@ -70,8 +77,7 @@ func (o *output) endWith(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	unless := context.AfterFunc(ctx, func() {
 		defer close(done)
-		o.hurried.Store(true)
-		o.hurry(lastWrite)
+		o.endWithin(lastWrite)
 	})
 	return func() {
 		if !unless() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -138,9 +139,24 @@ func (p *Parked) leaving() error {
 	return p.left
 }
 
+// wokenCost is about what a viewer that is awake has in memory, besides what it has not
+// sent: a goroutine and the buffer of its output.
+const wokenCost = 48 << 10
+
+// errNoPatience: the client does not take what it is sent, as thousands do at once where
+// their way breaks, and there is no memory for all of them to be waited for.
+var errNoPatience = fmt.Errorf("there is no memory to wait for a client that does not take what it is sent: %w", os.ErrDeadlineExceeded)
+
 // run goes on in a goroutine until there is nothing to show again.
 func (p *Parked) run() {
-	p.v.hub.opts.Observe.Woken()
+	opts := &p.v.hub.opts
+	opts.Observe.Woken()
+	promise, ok := opts.Ledger.Promise(wokenCost+int64(len(p.unsent)), opts.Budget.Requests)
+	if !ok && len(p.unsent) > 0 {
+		p.end(errNoPatience)
+		return
+	}
+	defer opts.Ledger.Return(promise)
 	ctx, cancel := p.rise()
 	defer cancel(nil)
 	how, err := p.resume(ctx)

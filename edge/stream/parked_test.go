@@ -21,6 +21,7 @@ import (
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
+	"github.com/runlog-dev/runlog/edge/room"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -336,6 +337,23 @@ func TestParkedReaderThatStopsReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	dense(t, append(lines, again...), 1, 102)
+}
+
+// Who stops reading is waited for as long as there is memory for that.
+func TestParkedReadersAreNotWaitedForWithoutMemory(t *testing.T) {
+	s := parking(t, Options{WriteTimeout: time.Hour, Ledger: room.NewLedger(true), Budget: room.Budget{Requests: 1}}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
+	write(t, s.writer, event.RunStarted)
+	c := s.dial(t, "/s?run=r")
+	_ = c.conn.SetReadBuffer(8 << 10)
+	c.answer(t)
+	s.awaitParked(t, 1)
+	s.say(t, 100, 10_000)
+	if err := <-s.ended; !errors.Is(err, errNoPatience) {
+		t.Fatalf("the stream ended with %v", err)
+	}
+	if _, err := c.rest(t); err == nil {
+		t.Error("what was cut off ended properly")
+	}
 }
 
 // A client that leaves frees what it has at once, however it goes.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
@@ -54,6 +55,11 @@ func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
 	for _, e := range list {
 		need += len(e.line) + 1
 	}
+	if need > maxBlock && need == len(f.Data) { // it is a block as it came
+		r.blocks = append(r.blocks, block{first: f.First, prev: f.Prev, epoch: f.Epoch, lines: len(list), odd: slices.ContainsFunc(list, isOdd), data: f.Data[:need:need]})
+		r.size += need + blockSize
+		return
+	}
 	b := r.room(f, need, len(list), most)
 	for _, e := range list {
 		b.data = append(append(b.data, e.line...), '\n')
@@ -61,6 +67,8 @@ func (r *ring) add(f eventlog.Frame, list []*entry, most int) {
 	}
 	b.lines += len(list)
 }
+
+func isOdd(e *entry) bool { return e.odd }
 
 // room is the block that takes a frame of n lines in need bytes. A new block is as large
 // as a quarter of the ring: when a ring is cut it gives back whole blocks.
@@ -121,6 +129,9 @@ func (r *ring) trim(size, events int, last eventlog.Head) {
 	}
 }
 
+// drop leaves nothing: who has not been shown the last frame reads it from the log.
+func (r *ring) drop() { *r = ring{base: r.end()} }
+
 // narrow cuts the only block to the last frame, and to its size: if the session is
 // silent from then on, most of the ring's memory could be room for more.
 func (r *ring) narrow(last eventlog.Head) {
@@ -146,13 +157,23 @@ func (r *ring) before() (h eventlog.Head, known bool) {
 	return eventlog.Head{Seq: b.first - 1, Pos: b.prev}, b.first-1 == r.base
 }
 
-// recent fills into with the decoded events after a position, if they are at hand.
+// recent fills into with decoded events after a position, if they are at hand.
 func (r *ring) recent(after event.Seq, into []*entry) []*entry {
 	if len(r.decoded) == 0 || after+1 < r.decoded[0].Seq {
 		return nil
 	}
-	return into[:copy(into, r.decoded[after+1-r.decoded[0].Seq:])]
+	list := r.decoded[after+1-r.decoded[0].Seq:]
+	size, n := 0, 0
+	for n < min(len(into), len(list)) && size < atOnce {
+		size += len(list[n].line)
+		n++
+	}
+	return into[:copy(into, list[:n])]
 }
+
+// atOnce is about how many bytes of events a viewer takes from a ring at once. It has them
+// in memory as long as its client does not take them.
+const atOnce = flushAt
 
 // holding is the block that has the event after a position. The ring must have it.
 func (r *ring) holding(after event.Seq) block {
@@ -176,7 +197,7 @@ func (b *block) after(at event.Seq) []byte {
 	return data
 }
 
-// decode fills into with the events after a position, for one viewer.
+// decode fills into with events after a position, for one viewer.
 func (b *block) decode(after event.Seq, into []*entry) []*entry {
 	data, first := b.after(after), max(after+1, b.first)
 	n := min(len(into), int(b.last()-after))
@@ -186,10 +207,15 @@ func (b *block) decode(after event.Seq, into []*entry) []*entry {
 	if b.odd {
 		read = d.Decode
 	}
+	size := 0
 	for i := range all {
+		if size >= atOnce {
+			return into[:i]
+		}
 		all[i].epoch = b.epoch
 		line := data[:bytes.IndexByte(data, '\n')]
 		data = data[len(line)+1:]
+		size += len(line)
 		all[i].again(read, line, first+event.Seq(i))
 		into[i] = &all[i]
 	}

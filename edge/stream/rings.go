@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/runlog-dev/runlog/edge/room"
 )
@@ -47,8 +49,8 @@ func (r *rings) surplus() int64 {
 
 // sweep drops the folds that nobody uses, and cuts every ring to its share of three
 // quarters of the budget, so that the next sweep is a while off, less what the process
-// has used up. The last frame of each topic stays, even if these alone are over
-// the budget.
+// has used up. The last frame of each topic stays for lastKept, even if these alone are over
+// the budget: viewers are about to look for it.
 func (h *Hub) sweep() {
 	h.mu.Lock()
 	all := make([]*topic, 0, len(h.topics))
@@ -67,9 +69,32 @@ func (h *Hub) sweep() {
 		t.spareFold()
 		t.mu.Lock()
 		t.trim(share)
+		t.dropLast(share, lastKept)
 		t.mu.Unlock()
 	}
 	r.sweepAt.Store(r.next(r.used.Load()))
+}
+
+// lastKept is how long a frame stays that is larger than its ring may be: viewers who read
+// have taken it by then.
+const lastKept = 200 * time.Millisecond
+
+// dropLast leaves nothing of a ring that is larger than its share, and silent for so long.
+// The caller holds mu.
+func (t *topic) dropLast(share int, silent time.Duration) {
+	if t.ring.size > share && time.Since(t.pulse.signAt) >= silent {
+		t.ring.drop()
+		t.charge()
+	}
+}
+
+// share is what each of so many rings may have when all of them are over the limit: the
+// last frames of silent sessions are not worth more.
+func (r *rings) share(of int) int {
+	if r.used.Load() <= r.limit {
+		return math.MaxInt
+	}
+	return int(r.limit / int64(max(of, 1)))
 }
 
 // next is the use at which the rings are cut again. If last frames alone are over the

@@ -157,6 +157,7 @@ func TestLastFramesStayInRings(t *testing.T) {
 	tp := &topic{hub: h, key: key, news: make(chan struct{})}
 	h.topics[tp.key] = tp
 	tp.add(frame(tp.key, 0, 20), tp.entries(new(event.Decoder), frame(tp.key, 0, 20)))
+	tp.pulse.signAt = time.Now().Add(time.Hour) // the next sweep does not come too late
 	h.sweep()
 	if n := tp.ring.end() - tp.ring.base; n != 20 {
 		t.Errorf("%d events of the last frame are left", n)
@@ -165,9 +166,15 @@ func TestLastFramesStayInRings(t *testing.T) {
 		t.Errorf("the next frame sweeps again: at %d, used %d", at, used)
 	}
 	tp.Frame(frame(tp.key, 20, 1))
+	tp.pulse.signAt = time.Now().Add(time.Hour)
 	h.sweep()
 	if tp.ring.base != 20 || tp.ring.end() != 21 {
 		t.Errorf("events after %d to %d", tp.ring.base, tp.ring.end())
+	}
+	tp.pulse.signAt = time.Time{}
+	h.sweep()
+	if tp.ring.base != 21 || h.rings.used.Load() != 0 {
+		t.Errorf("a silent session keeps %d bytes, and all events after %d", h.rings.used.Load(), tp.ring.base)
 	}
 }
 

@@ -79,15 +79,17 @@ func (r *row) owes(at time.Duration) {
 	}
 }
 
-// decodedKept is how long the decoded events of a session that is silent are kept.
+// decodedKept is how long the decoded events of a session that is silent are kept, and all
+// of its ring at least if that has more than its share.
 const decodedKept = time.Second
 
 // remind has the rows visited in which somebody is owed a sign of life by now.
-func (t *topic) remind(now time.Duration) {
+func (t *topic) remind(now time.Duration, share int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.ring.decoded) > 0 && time.Since(t.pulse.signAt) >= decodedKept {
+	if t.ring.size > 0 && time.Since(t.pulse.signAt) >= decodedKept {
 		t.dropDecoded()
+		t.dropLast(share, decodedKept)
 	}
 	for _, r := range t.rows {
 		if due := r.due.Load(); due != 0 && due <= int64(now) {

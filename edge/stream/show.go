@@ -136,8 +136,12 @@ func (v *Viewer) passOn(out *output, e *entry) error {
 	return nil
 }
 
-// send sends the messages of an event.
+// send sends the messages of an event. A large one counts as long as that takes, unless it
+// does already: as a part of the log that was read, or as a conversation.
 func (v *Viewer) send(out *output, e *entry, messages [][]byte) error {
+	if len(e.line) >= flushAt && v.reading == nil && v.telling == nil && !out.flushers() {
+		defer v.hub.pins.hold(v.req.Key.Tenant, e, len(e.line)+sizeOf(messages), out)()
+	}
 	size := 0
 	for _, m := range messages {
 		if err := out.add(m); err != nil {
