@@ -32,13 +32,19 @@ func upstreams(t *testing.T) []string {
 // startNginx runs the shipped configuration before other edges, and returns its base URL.
 func startNginx(t *testing.T, edges ...string) string {
 	t.Helper()
+	return startNginxOf(t, 512, edges...)
+}
+
+// startNginxOf does it with so many connections, to both sides.
+func startNginxOf(t *testing.T, connections int, edges ...string) string {
+	t.Helper()
 	conf := read(t, "deploy/nginx/runlog.conf")
 	for i, name := range upstreams(t) {
 		conf = strings.ReplaceAll(conf, name, strings.TrimPrefix(edges[i%len(edges)], "http://"))
 	}
 	addr := testservers.FreeAddr(t)
 	conf = strings.ReplaceAll(conf, "listen 8080;", "listen "+addr+"; location = /ready { return 200; }")
-	conf = "events {}\nhttp {\naccess_log off;\n" + conf + "}\n"
+	conf = fmt.Sprintf("events { worker_connections %d; }\nhttp {\naccess_log off;\n%s}\n", connections, conf)
 	testservers.CheckNginx(t, conf)
 	testservers.StartNginx(t, conf).WaitReady("http://" + addr + "/ready")
 	return "http://" + addr
@@ -64,6 +70,47 @@ func TestNginxDeliversEachEventAtOnce(t *testing.T) {
 		}
 		lines.Scan() // the empty line
 		next <- struct{}{}
+	}
+}
+
+// When nginx has used up its connections, EventSources come back, and programs are told to: neither is told of a fault.
+func TestNginxWithoutConnections(t *testing.T) {
+	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "id: 1\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(edge.Close)
+	for _, source := range []bool{true, false} {
+		for _, connections := range []int{32, 33} { // with an odd one left for a client, and none for an edge
+			url, refused := startNginxOf(t, connections, edge.URL), 0
+			for range connections {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/sessions/s/events", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if source {
+					req.Header = http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
+				}
+				resp, err := http.DefaultTransport.RoundTrip(req)
+				if err != nil {
+					refused++
+					continue
+				}
+				t.Cleanup(func() { resp.Body.Close() })
+				if resp.StatusCode == http.StatusOK {
+					continue
+				}
+				refused++
+				if source || resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Retry-After") == "" {
+					t.Errorf("%d connections, an EventSource: %t: %s %v", connections, source, resp.Status, resp.Header)
+				}
+			}
+			if refused == 0 {
+				t.Errorf("%d connections take %d streams", connections, connections)
+			}
+		}
 	}
 }
 
