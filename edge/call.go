@@ -53,9 +53,8 @@ type call struct {
 	hub      *stream.Hub
 	held     *stream.Hold             // of the room for conversations; see hold
 	opening  atomic.Pointer[openings] // counts the call until its header has left
-	key      *auth.Standing           // of a stream: that of its caller's key
+	admitted *admission               // of a stream
 	parked   *stream.Parked           // goes on when the handler has returned
-	leave    func()                   // counts it out at its end
 }
 
 type callKey struct{}
@@ -201,8 +200,7 @@ func isParkable(r *http.Request) bool {
 func (s *Server) parkedOver(c *call, written int64, err error) {
 	c.bytes += written
 	c.err = s.streamOver(c, false, err)
-	c.key.Close()
-	c.leave()
+	c.admitted.leave()
 	s.record(c)
 }
 

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -73,40 +72,30 @@ func (q *quotas) sweep(now time.Time) {
 	}
 }
 
-// open counts a stream in; done counts it out.
-func (q *quotas) open(who string) (done func(), ok bool) {
+// open counts a stream in, if there may be one more. Nothing is counted, nor to be
+// closed, where the quota is nil.
+func (q *quotas) open(who string) (t *quota, ok bool) {
 	if q.streams <= 0 || who == "" {
-		return func() {}, true
+		return nil, true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.find(who, time.Now())
+	t = q.find(who, time.Now())
 	if t.streams >= q.streams {
 		return nil, false
 	}
 	t.streams++
-	return func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		t.streams--
-	}, true
+	return t, true
 }
 
-// uncounted is the context of a request that may wait although its tenant has all
-// of its streams open: nobody must be kept from ending a run.
-func uncounted(ctx context.Context) context.Context {
-	return context.WithValue(ctx, uncountedKey{}, true)
-}
-
-type uncountedKey struct{}
-
-// countedBy is the tenant and the address that a stream of a call is counted by; empty if
-// it is uncounted.
-func (c *call) countedBy(ctx context.Context) (tenant, address string) {
-	if ctx.Value(uncountedKey{}) != nil {
-		return "", ""
+// close counts a stream out.
+func (q *quotas) close(t *quota) {
+	if t == nil {
+		return
 	}
-	return c.who.Tenant, limitKey(c.client)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.streams--
 }
 
 // limitAddress and limitRate refuse requests that come too often, and say how many are
@@ -137,74 +126,6 @@ func (s *Server) limit(w http.ResponseWriter, q *quotas, who string) error {
 	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d requests a minute of one %s at this edge; try again a little later", q.rate, q.of)
 	p.retryAfter = again
 	return s.metrics.refuse(q.of+"_rate", p)
-}
-
-// enter counts a stream of a call in, or says why there is no room for it; leave counts
-// it out.
-func (s *Server) enter(ctx context.Context, c *call) (leave func(), err error) {
-	tenant, address := c.countedBy(ctx)
-	if s.hub.Busy(tenant) {
-		return nil, s.metrics.refuse("reads", overloaded("too many clients are catching up at this edge; try another one"))
-	}
-	promised, err := s.promise(costOf(c))
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			s.ledger.Return(promised)
-		}
-	}()
-	if n := s.streams.Add(1); n > int64(s.opts.MaxStreams) {
-		s.streams.Add(-1)
-		return nil, s.metrics.refuse("streams", overloaded("this edge has its limit of %d open streams; try another one", s.opts.MaxStreams))
-	}
-	leaveTenant, ok := s.tenants.open(tenant)
-	if !ok {
-		s.streams.Add(-1)
-		return nil, s.errTooManyStreams(&s.tenants)
-	}
-	leaveAddress, ok := s.addresses.open(address)
-	if !ok {
-		s.streams.Add(-1)
-		leaveTenant()
-		return nil, s.errTooManyStreams(&s.addresses)
-	}
-	return func() {
-		leaveAddress()
-		leaveTenant()
-		s.streams.Add(-1)
-		s.ledger.Return(promised)
-	}, nil
-}
-
-// enterMany counts the sessions of a stream of many in. They are bounded by number,
-// like streams, and by their part of the memory.
-func (s *Server) enterMany(n int) (leave func(), err error) {
-	promised, err := s.promise(int64(n) * manyCost)
-	if err != nil {
-		return nil, err
-	}
-	all := s.many.Add(int64(n))
-	leave = func() {
-		s.many.Add(-int64(n))
-		s.ledger.Return(promised)
-	}
-	switch {
-	case all > int64(s.opts.MaxStreams):
-		leave()
-		return nil, s.metrics.refuse("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
-	case s.budget.Many > 0 && all*manyCost > s.budget.Many:
-		leave()
-		return nil, s.metrics.refuse("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
-	}
-	return leave, nil
-}
-
-func (s *Server) errTooManyStreams(q *quotas) error {
-	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams of one %s are open at this edge; close some, or follow many sessions over one", q.streams, q.of)
-	p.retryAfter = time.Second
-	return s.metrics.refuse(q.of+"_streams", p)
 }
 
 // wholeSeconds rounds up, so that a client that waits so long does not come too early.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/runlog-dev/runlog/edge/auth"
 	"github.com/runlog-dev/runlog/edge/dialect/native"
@@ -104,35 +103,6 @@ func (s *Server) view(ctx context.Context, req stream.Request) (*stream.Viewer, 
 	return v, nil
 }
 
-// admit counts a stream in. Its context ends when the edge drains, or the caller's key is
-// revoked. The function that it returns counts the stream out, at its end if it was parked.
-func (s *Server) admit(ctx context.Context) (context.Context, func(), error) {
-	if s.drain.Err() != nil {
-		return nil, nil, errDraining
-	}
-	c := callOf(ctx)
-	leave, err := s.enter(ctx, c)
-	if err != nil {
-		return nil, nil, err
-	}
-	key := s.gate.Use(c.who)
-	c.key = key
-	ctx, cancel := context.WithCancelCause(ctx)
-	drained := context.AfterFunc(s.drain, func() { inTurn(time.Duration(s.spread.Load()), func() { cancel(errDraining) }) })
-	revoked := context.AfterFunc(key.Until(), func() {
-		inTurn(s.spreadOf(key.Streams()), func() { cancel(auth.ErrRevoked) })
-	})
-	return ctx, func() {
-		drained()
-		revoked()
-		cancel(nil)
-		if c.leave = leave; c.parked == nil {
-			key.Close()
-			leave()
-		}
-	}, nil
-}
-
 // serveLast is serve for handlers that have nothing to do after it. Where that is
 // possible, the stream goes on without the handler as soon as there is nothing to show.
 func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, v *stream.Viewer, req stream.Request) error {
@@ -144,7 +114,7 @@ func (s *Server) serveLast(ctx context.Context, w http.ResponseWriter, c *call, 
 	}
 	ctx, leave := attended(ctx)
 	defer leave()
-	p, err := v.ServeOrPark(ctx, c.key.Until(), w)
+	p, err := v.ServeOrPark(ctx, c.admitted.key.Until(), w)
 	if c.parked = p; p != nil {
 		parkedNow(ctx)
 		return nil
