@@ -151,6 +151,9 @@ func (tr *trial) begin(name string) *author {
 		if i == 0 && !tr.loses || tr.random.IntN(3) > 0 {
 			a.plan[run] = plots[tr.random.IntN(len(plots))].Name
 		}
+		if i == 0 && tr.loses && len(a.runsOf(run)) > 1 {
+			delete(a.plan, run) // a restore forgets those that the log has not begun
+		}
 		a.runs, all = append(a.runs, run), append(all, a.runsOf(run)...)
 	}
 	if err := a.play(tr.t.Context(), a.runs[:1]); err != nil {
