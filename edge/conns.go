@@ -27,6 +27,7 @@ type limitListener struct {
 	cost    int64 // what a connection is promised
 	upTo    int64 // see room.Budget.Conns
 	metrics *metrics
+	health  func(*http.Request) []byte // answers a check
 
 	mu   sync.Mutex
 	open int
@@ -36,7 +37,7 @@ type limitListener struct {
 }
 
 func (s *Server) limits(ln net.Listener) *limitListener {
-	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, metrics: s.metrics, of: map[string]int{}}
+	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, metrics: s.metrics, health: s.rawHealth, of: map[string]int{}}
 	if s.opts.TLS != nil {
 		l.cost = tlsCost
 	}
@@ -118,7 +119,8 @@ const (
 
 // turnAway closes a connection. In clear text it says why first, as long as there
 // are not too many of them, and unless it is that of an EventSource, which comes back
-// after that a second or two later. The goroutine ends after tellFor.
+// after that a second or two later. A health check is answered. The goroutine ends after
+// tellFor.
 func (l *limitListener) turnAway(c net.Conn, p *Problem) {
 	if l.opts.TLS != nil || l.telling.Add(1) > tellAtOnce {
 		if l.opts.TLS == nil {
@@ -131,10 +133,15 @@ func (l *limitListener) turnAway(c net.Conn, p *Problem) {
 		defer l.telling.Add(-1)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(tellFor))
-		if r := asked(c); r != nil && isEventSource(r) {
+		r := asked(c)
+		if r != nil && isEventSource(r) {
 			return // a status would be the last one that it asks for
 		}
-		if _, err := c.Write(rawAnswer(p)); err != nil {
+		answer := rawProblem(p)
+		if r != nil && isHealthCheck(r) {
+			answer = l.health(r)
+		}
+		if _, err := c.Write(answer); err != nil {
 			return
 		}
 		if half, ok := c.(interface{ CloseWrite() error }); ok {
@@ -156,11 +163,15 @@ func asked(c net.Conn) *http.Request {
 	return r
 }
 
-// rawAnswer is a problem as HTTP/1.1, for a connection that no server has.
-func rawAnswer(p *Problem) []byte {
-	body := event.Encode(p.whole())
-	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: "+problemType+"\r\nCache-Control: no-store\r\nRetry-After: %d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		p.Status, http.StatusText(p.Status), wholeSeconds(p.retryAfter), len(body))
+// rawProblem is a problem as HTTP/1.1, for a connection that no server has.
+func rawProblem(p *Problem) []byte {
+	return rawAnswer(p.Status, problemType, fmt.Sprintf("Retry-After: %d\r\n", wholeSeconds(p.retryAfter)), p.whole())
+}
+
+func rawAnswer(status int, contentType, header string, v any) []byte {
+	body := event.Encode(v)
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n%sContent-Length: %d\r\nConnection: close\r\n\r\n",
+		status, http.StatusText(status), contentType, header, len(body))
 	return append([]byte(head), body...)
 }
 

@@ -43,6 +43,11 @@ func TestTooManyConnections(t *testing.T) {
 					t.Errorf("%v %s", resp.Header, body)
 				}
 			}
+			for _, path := range []string{"/healthz", "/readyz"} { // over connections for which there is no room
+				if resp, err := e.alone(path); err != nil || resp.StatusCode != 200 || !resp.Close {
+					t.Errorf("%s of a full edge: %v %v", path, resp, err)
+				}
+			}
 			if len(open) > 3 || len(open) == 0 || refused < 5 {
 				t.Errorf("%d are served, %d were refused", len(open), refused)
 			}
@@ -52,9 +57,19 @@ func TestTooManyConnections(t *testing.T) {
 			for _, conn := range open {
 				conn.Close()
 			}
-			waitFor(t, func() bool { resp, err := e.try("GET", "/healthz", ""); return err == nil && resp.StatusCode == 200 })
+			waitFor(t, func() bool { resp, err := e.alone("/v1/agents"); return err == nil && resp.StatusCode == 200 })
 		})
 	}
+}
+
+// alone asks over a connection of its own.
+func (e *served) alone(path string) (*http.Response, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(e.url + path)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return resp, err
 }
 
 // A proxy's connections are those of its clients.
@@ -71,7 +86,7 @@ func TestTrustedProxiesMayConnectMore(t *testing.T) {
 func (e *served) knock(t *testing.T) (net.Conn, *http.Response) {
 	t.Helper()
 	conn := e.connect()
-	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	fmt.Fprintf(conn, "GET /v1/agents HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("closed without a word: %v", err)

@@ -32,7 +32,7 @@ func costOf(c *call) int64 {
 // turnedAway answers a request for which there is no memory. Health is told as long as
 // there is a connection to tell it over.
 func (s *Server) turnedAway(w http.ResponseWriter, r *http.Request, c *call) bool {
-	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+	if isHealthCheck(r) {
 		return false
 	}
 	var ok bool
