@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,38 +53,13 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c *call) er
 		return s.redirectArtifact(w, r, o.Info().Key)
 	}
 	w.Header().Add("Vary", "Authorization, X-Api-Key") // a browser keeps it, and its next user may have another key
-	return artifacts.Serve(&rangeAnswer{ResponseWriter: w, bytes: o.Info().Bytes}, r, o)
+	return artifacts.Serve(&retold{ResponseWriter: w, as: func(status int) *Problem {
+		if status != http.StatusRequestedRangeNotSatisfiable {
+			return nil
+		}
+		return problem(status, event.CodeBadRequest, "the range is not within the artifact's %d bytes", o.Info().Bytes)
+	}}, r, o)
 }
-
-// A rangeAnswer tells as a problem that a range is not there, which net/http tells
-// as text.
-type rangeAnswer struct {
-	http.ResponseWriter
-	bytes   int64
-	refused bool
-}
-
-func (w *rangeAnswer) WriteHeader(status int) {
-	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
-		w.ResponseWriter.WriteHeader(status)
-		return
-	}
-	h := w.Header()
-	for _, name := range []string{"Content-Length", "Content-Disposition", "Content-Security-Policy"} {
-		h.Del(name)
-	}
-	writeProblem(w.ResponseWriter, problem(status, event.CodeBadRequest, "the range is not within the artifact's %d bytes", w.bytes))
-}
-
-func (w *rangeAnswer) Write(b []byte) (int, error) {
-	if w.refused {
-		return len(b), nil
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap leads http.ResponseController to the connection.
-func (w *rangeAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func artifactError(err error, id string) error {
 	if errors.Is(err, artifacts.ErrNotFound) || errors.Is(err, artifacts.ErrBadKey) {
@@ -129,6 +105,9 @@ func (s *Server) postArtifact(w http.ResponseWriter, r *http.Request, c *call) e
 	if r.ContentLength > s.opts.MaxUpload {
 		return tooLarge(s.opts.MaxUpload)
 	}
+	if err := checkUpload(w, r); err != nil {
+		return err
+	}
 	key := artifacts.Key{Tenant: c.who.Tenant, ID: event.NewID("art")}
 	out, err := s.Artifacts.Create(r.Context(), key, artifacts.Meta{Name: r.URL.Query().Get("name"), MediaType: r.Header.Get("Content-Type")})
 	if err != nil {
@@ -146,6 +125,15 @@ func (s *Server) postArtifact(w http.ResponseWriter, r *http.Request, c *call) e
 	w.Header().Set("Location", event.ArtifactPath+info.ID)
 	writeJSON(w, http.StatusCreated, infoOf(info))
 	return nil
+}
+
+// checkUpload refuses what is not the bytes of a file: they come back as they were sent.
+func checkUpload(w http.ResponseWriter, r *http.Request) error {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "multipart/form-data" {
+		return problem(http.StatusUnsupportedMediaType, event.CodeBadRequest,
+			"an upload is the file's bytes and no form: send them as the body, their type as Content-Type, and the name as ?name= (curl --data-binary @FILE, not -F)")
+	}
+	return checkCoding(w, r)
 }
 
 func upload(out io.Writer, body io.Reader) error {

@@ -29,6 +29,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 
 // readBytes is readBody for what is decoded, and looked through, next.
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := checkCoding(w, r); err != nil {
+		return nil, err
+	}
 	body, err := io.ReadAll(counted(r, http.MaxBytesReader(w, r.Body, limit)))
 	var tooLarge *http.MaxBytesError
 	var full *Problem
@@ -43,6 +46,17 @@ func readBytes(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 		return nil, bad("", "the body could not be read: %s", err)
 	}
 	return body, weigh(r, body)
+}
+
+// checkCoding refuses a body that is compressed. As JSON it would be none, and as an
+// artifact it would come back as something else than its media type says.
+func checkCoding(w http.ResponseWriter, r *http.Request) error {
+	coding := r.Header.Get("Content-Encoding")
+	if coding == "" || strings.EqualFold(coding, "identity") {
+		return nil
+	}
+	w.Header().Set("Accept-Encoding", "identity")
+	return problem(http.StatusUnsupportedMediaType, event.CodeBadRequest, "Content-Encoding: %s is not read here; send the body as it is", coding)
 }
 
 // readJSON reads a body of the usual limit into v.

@@ -158,6 +158,36 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	_, _ = w.Write(body)
 }
 
+// A retold answer has as a problem what other code than ours would refuse with a text.
+type retold struct {
+	http.ResponseWriter
+	as      func(status int) *Problem // nil: it is none
+	refused bool
+}
+
+func (w *retold) WriteHeader(status int) {
+	p := w.as(status)
+	if w.refused = p != nil; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	h := w.Header()
+	for _, name := range []string{"Content-Disposition", "Content-Security-Policy"} {
+		h.Del(name)
+	}
+	writeProblem(w.ResponseWriter, p)
+}
+
+func (w *retold) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap leads http.ResponseController to the connection.
+func (w *retold) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // whole is the problem with what follows from the rest of it.
 func (p *Problem) whole() *Problem {
 	out := *p

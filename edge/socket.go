@@ -111,7 +111,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, c *call, h handl
 
 // accept shakes hands, or has answered why not.
 func (k *socket) accept(w http.ResponseWriter) bool {
-	hj := &hijacker{ResponseWriter: w, timeout: k.srv.hub.WriteTimeout()}
+	hj := &hijacker{ResponseWriter: &retold{ResponseWriter: w, as: noHandshake}, timeout: k.srv.hub.WriteTimeout()}
 	conn, err := websocket.Accept(hj, k.req, &websocket.AcceptOptions{
 		Subprotocols: []string{subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
@@ -123,6 +123,15 @@ func (k *socket) accept(w http.ResponseWriter) bool {
 	k.conn.SetReadLimit(k.srv.opts.MaxBody)
 	k.call.started, k.call.status, k.call.parkable = true, http.StatusSwitchingProtocols, false
 	return true
+}
+
+// noHandshake is what a request is told that is nearly one for a WebSocket.
+func noHandshake(status int) *Problem {
+	if status < 400 {
+		return nil
+	}
+	return problem(status, event.CodeBadRequest, "this is no handshake of a WebSocket: it is a GET of HTTP/1.1 with "+
+		"Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy on the way has to pass them on. Without Upgrade a stream comes as SSE")
 }
 
 // serve identifies the client, learns where to begin and streams.

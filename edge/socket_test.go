@@ -176,6 +176,24 @@ func TestCancelOverARunsSocket(t *testing.T) {
 
 // However a client says who it is, and whatever it does wrong, it is told so by a
 // code.
+// Who nearly asks for a WebSocket is told what is missing, as a problem like any other.
+func TestNearlyAHandshake(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	s.scribe("default", "s").write(started("r"))
+	const key = "dGhlIHNhbXBsZSBub25jZQ=="
+	for status, header := range map[int][]string{
+		426: {"Upgrade", "websocket"},
+		400: {"Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Version", "12", "Sec-WebSocket-Key", key},
+	} {
+		resp := e.do("GET", "/v1/sessions/s/events", "", header...)
+		p := as[problem](t, wantStatus(t, resp, status))
+		if p.Code != "bad_request" || !strings.Contains(p.Detail, "Sec-WebSocket-Key") || resp.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%v: %v %+v", header, resp.Header, p)
+		}
+	}
+}
+
 func TestSocketCredentialsAndCloseCodes(t *testing.T) {
 	s := newSite(t)
 	key := s.key("a")

@@ -86,6 +86,25 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 
 // What nests deeper than the log takes is refused, as JSON and as text that
 // becomes JSON for a model.
+// A body that is not what its route takes is refused as such, and not kept as something else.
+func TestBodiesOfAnotherFormAreRefused(t *testing.T) {
+	s := newSite(t)
+	e := s.edge(edge.Options{})
+	for _, path := range []string{"/v1/runs", "/chat", "/v1/tokens", "/rpc", "/v1/artifacts", "/mcp", "/a2a", "/agui/demo", "/langgraph/runs", "/v1/messages", "/v1/responses", "/v1/chat/completions"} {
+		resp := e.do("POST", path, "\x1f\x8b\x08", "Content-Encoding", "gzip", "Content-Type", "application/json")
+		body := string(wantStatus(t, resp, resp.StatusCode))
+		if !strings.Contains(body, "Content-Encoding: gzip") || resp.Header.Get("Accept-Encoding") != "identity" || resp.StatusCode != 415 && path != "/rpc" {
+			t.Errorf("%s: %s %v %s", path, resp.Status, resp.Header, body)
+		}
+	}
+	wantStatus(t, e.do("POST", "/v1/runs", `{"input":"a"}`, "Content-Encoding", "identity"), 202)
+	form := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--b--\r\n"
+	p := as[problem](t, wantStatus(t, e.do("POST", "/v1/artifacts", form, "Content-Type", "multipart/form-data; boundary=b"), 415))
+	if !strings.Contains(p.Detail, "--data-binary") {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestDeepJSONIsRefused(t *testing.T) {
 	s := newSite(t)
 	e := s.edge(edge.Options{})
