@@ -22,16 +22,6 @@ type write struct {
 	session string        // whose ticket is deleted
 }
 
-// has reports whether the write is a frame with an event of the type.
-func (w write) has(t event.Type) bool {
-	for _, e := range w.events {
-		if e.Type == t {
-			return true
-		}
-	}
-	return false
-}
-
 // A moment is when a trap springs.
 type moment string
 

@@ -37,7 +37,7 @@ var turning = []point{
 	{kind: event.MessageStarted, n: 1}, {kind: event.TextDelta, n: 1}, {kind: event.ToolStarted, n: 1},
 	{kind: event.ToolArgsDelta, n: 1}, {kind: event.ToolArgs, n: 1}, {kind: event.StepCompleted, n: 1},
 	{kind: event.ToolRunning, n: 1}, {kind: event.ToolProgress, n: 1}, {kind: event.ToolCompleted, n: 1}, {kind: event.ToolCompleted, n: 2},
-	{kind: event.StepStarted, n: 2}, {kind: event.ToolRunning, n: 2},
+	{kind: event.StepStarted, n: 2}, {kind: event.ToolRunning, n: 3},
 	{kind: event.ArtifactStarted, n: 1}, {kind: event.ArtifactCompleted, n: 1}, {kind: event.ToolCompleted, n: 3},
 	{kind: event.RunCompleted, n: 1}, {kind: event.SessionReleased, n: 1},
 	{on: answered, n: 1}, {on: released, n: 1}, {on: snapshot, n: 1},
