@@ -85,6 +85,9 @@ func (c *checker) model(at string, m modelSection) agent.ModelConfig {
 	if !slices.Contains(providers, m.Provider) {
 		c.wrong(at+".provider", "%q is none of %s", m.Provider, strings.Join(providers, ", "))
 	}
+	if m.MaxTokens < 0 {
+		c.wrong(at+".max_tokens", "it bounds an answer: give more than 0, or leave it out")
+	}
 	if m.Context < 0 || m.Context > 0 && m.Context <= m.MaxTokens {
 		c.wrong(at+".context", "it is for the request and its answer together: give more than max_tokens")
 	}

@@ -54,6 +54,7 @@ func TestAWrongFileIsExplainedAndTheOthersLoad(t *testing.T) {
 		"exceeded":          {"name: x\nmodel: {provider: openai, name: m}\nlimits:\n  on_exceeded: stop\n", "bad.yaml:4: limits.on_exceeded: \"stop\" is none of fail, pause"},
 		"negative":          {"name: x\nmodel: {provider: openai, name: m}\nlimits: {session: {tokens: -1}}\n", "limits are not negative"},
 		"context":           {"name: x\nmodel: {provider: openai, name: m, context: 4096, max_tokens: 8192}\n", "bad.yaml:2: model.context:"},
+		"negative answer":   {"name: x\nmodel: {provider: openai, name: m, max_tokens: -1}\n", "bad.yaml:2: model.max_tokens:"},
 		"kind":              {"name: x\nkind: acme\nmodel: {provider: openai, name: m}\n", "bad.yaml:2: kind: \"acme\" is none of llm, exec, agui"},
 		"no program":        {"name: x\nkind: exec\nexec: {env: {A: b}}\n", "bad.yaml:3: exec: exec.command is missing"},
 		"no exec":           {"name: x\nkind: exec\n", "bad.yaml:1: exec: exec.command is missing"},

@@ -2,6 +2,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -11,8 +12,8 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 )
 
 const defaultURL = "https://api.anthropic.com"
@@ -82,7 +83,7 @@ func (m *Model) Stream(ctx context.Context, req model.Request, emit func(model.C
 
 func (m *Model) body(req model.Request) []byte {
 	system, messages := req.Session.AnthropicView(event.View{System: req.System, RunID: req.RunID})
-	body := map[string]any{"model": m.endpoint.Name, "max_tokens": m.limit(req)}
+	body := map[string]any{"model": m.endpoint.Name, "max_tokens": cmp.Or(req.MaxTokens, m.endpoint.MaxTokens, defaultMaxTokens)}
 	if system != "" {
 		body["system"] = system
 	}
@@ -97,16 +98,6 @@ func (m *Model) body(req model.Request) []byte {
 	}
 	maps.Copy(body, m.endpoint.Extra)
 	return wire.Body(body, "messages", messages)
-}
-
-func (m *Model) limit(req model.Request) int {
-	switch {
-	case req.MaxTokens > 0:
-		return req.MaxTokens
-	case m.endpoint.MaxTokens > 0:
-		return m.endpoint.MaxTokens
-	}
-	return defaultMaxTokens
 }
 
 func tools(specs []model.ToolSpec) []any {

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 )
 
 // streamed is what runlog reads of the events of a message's stream.

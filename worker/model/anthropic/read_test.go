@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model/modeltest"
 )
 

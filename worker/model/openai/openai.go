@@ -4,6 +4,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -16,8 +17,8 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 )
 
 const defaultURL = "https://api.openai.com/v1"
@@ -122,7 +123,7 @@ func (m *Model) body(req model.Request) map[string]any {
 	if m.newLimit.Load() {
 		limit = "max_completion_tokens"
 	}
-	if n := firstOf(req.MaxTokens, m.endpoint.MaxTokens); n > 0 {
+	if n := cmp.Or(req.MaxTokens, m.endpoint.MaxTokens); n > 0 {
 		body[limit] = n
 	}
 	if len(req.Tools) > 0 {
@@ -130,13 +131,6 @@ func (m *Model) body(req model.Request) map[string]any {
 	}
 	maps.Copy(body, m.endpoint.Extra)
 	return body
-}
-
-func firstOf(a, b int) int {
-	if a > 0 {
-		return a
-	}
-	return b
 }
 
 func tools(specs []model.ToolSpec) []any {

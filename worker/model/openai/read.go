@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 )
 
 // chunk is what runlog reads of a chat.completion.chunk. Members that servers

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/model/internal/wire"
 )
 
 // readAll feeds chunks to a reader and returns what it makes of them: kinds as

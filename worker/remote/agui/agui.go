@@ -14,11 +14,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/remote"
 )
@@ -147,10 +147,7 @@ func (a *Agent) ask(ctx context.Context, task remote.Task) (*http.Response, erro
 
 // broken is the failure of a stream, begun or not, that did not come to its end.
 func (a *Agent) broken(parent, ctx context.Context, err error, begun bool) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err // the URL may hold secrets
-	}
+	err = wire.Plain(err)
 	var known *model.Error
 	switch {
 	case parent.Err() != nil:
@@ -185,33 +182,15 @@ func (a *Agent) refused(res *http.Response) error {
 		e.Message += fmt.Sprintf(" with %q, not with text/event-stream: check agui.url", kind)
 	case s >= 300 && s < 400:
 		e.Message += ": redirects are not followed, set agui.url to where it leads"
-	case s == http.StatusTooManyRequests, s == http.StatusRequestTimeout, s == http.StatusTooEarly, s >= 500 && s != http.StatusNotImplemented:
-		e.Code, e.Retryable, e.RetryAfter = event.CodeUnavailable, true, retryAfter(res.Header)
+	case wire.Passes(s):
+		e.Code, e.Retryable, e.RetryAfter = event.CodeUnavailable, true, wire.RetryAfter(res.Header, time.Now())
 	case s == http.StatusUnauthorized, s == http.StatusForbidden:
 		e.Message += ": it does not accept the credentials, check agui.headers"
 	case s == http.StatusNotFound:
 		e.Message += ": check agui.url"
 	}
-	if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(said), "�")), " "); text != "" && !strings.HasPrefix(text, "<") {
-		e.Message += "; it says: " + clip(text)
+	if text := wire.Clip(string(said)); text != "" && !strings.HasPrefix(text, "<") {
+		e.Message += "; it says: " + text
 	}
 	return e
-}
-
-// clip bounds what is quoted of a server.
-func clip(s string) string {
-	if len(s) > 500 {
-		return strings.ToValidUTF8(s[:500], "") + "…"
-	}
-	return s
-}
-
-func retryAfter(h http.Header) time.Duration {
-	if seconds, err := strconv.Atoi(h.Get("Retry-After")); err == nil && seconds > 0 {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
 }

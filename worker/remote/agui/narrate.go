@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/worker/internal/wire"
 	"github.com/runlog-dev/runlog/worker/model"
 	"github.com/runlog-dev/runlog/worker/remote"
 )
@@ -41,11 +41,11 @@ func wrong(format string, args ...any) error {
 // take tells of one event.
 func (n *narrator) take(data []byte) error {
 	if !utf8.Valid(data) {
-		return wrong("an event is not UTF-8: %s", strings.ToValidUTF8(clip(string(data)), "�"))
+		return wrong("an event is not UTF-8: %s", wire.Clip(string(data)))
 	}
 	var e wireEvent
 	if err := json.Unmarshal(data, &e); err != nil || e.Type == "" {
-		return wrong("an event is no JSON object with a type: %s", clip(string(data)))
+		return wrong("an event is no JSON object with a type: %s", wire.Clip(string(data)))
 	}
 	switch {
 	case e.Type == "RUN_ERROR":

@@ -35,7 +35,7 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		h := http.Header{}
 		h.Set(c.name, c.value)
-		if got := retryAfter(h, now); got != c.want {
+		if got := RetryAfter(h, now); got != c.want {
 			t.Errorf("%s: %s is %s, want %s", c.name, c.value, got, c.want)
 		}
 	}

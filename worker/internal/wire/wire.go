@@ -1,4 +1,5 @@
-// Package wire is the HTTP side that the providers share: it watches for
+// Package wire is the HTTP side that the model providers share, and in part whoever
+// else asks a server that may fail: it watches for
 // streams that stall, turns every failure into a model.Error that tells people
 // what to check and the loop whether to try again, and writes answers as chunks.
 package wire

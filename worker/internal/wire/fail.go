@@ -61,7 +61,7 @@ func (c *Call) Fail(err error) error {
 	case !c.started.Load():
 		return c.conn.unreachable(err)
 	}
-	return &model.Error{Code: event.CodeModelTruncated, Retryable: true, Err: plain(err),
+	return &model.Error{Code: event.CodeModelTruncated, Retryable: true, Err: Plain(err),
 		Message: "the model server broke the stream off before the answer was whole"}
 }
 
@@ -84,7 +84,7 @@ func (c *Call) stalled() error {
 // unreachable is a failure before any answer. Only a certificate that does not
 // fit will not mend itself.
 func (c *Conn) unreachable(err error) error {
-	e := &model.Error{Code: event.CodeUnavailable, Retryable: true, Err: plain(err)}
+	e := &model.Error{Code: event.CodeUnavailable, Retryable: true, Err: Plain(err)}
 	var certificate *tls.CertificateVerificationError
 	var dns *net.DNSError
 	where := c.host()
@@ -107,8 +107,8 @@ func (c *Conn) host() string {
 	return "base_url"
 }
 
-// plain takes the URL, which may hold secrets, off an error of net/http.
-func plain(err error) error {
+// Plain takes the URL, which may hold secrets, off an error of net/http.
+func Plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		return u.Err
@@ -126,10 +126,9 @@ func (c *Conn) refusal(s *status) error {
 	case s.code == http.StatusTooManyRequests && isQuota(kind):
 		e.Absent = true
 		e.Message += ": the account's quota is used up, check its plan"
-	case s.code == http.StatusTooManyRequests, s.code == http.StatusRequestTimeout, s.code == http.StatusConflict,
-		s.code == http.StatusTooEarly, s.code >= 500 && s.code != http.StatusNotImplemented:
+	case Passes(s.code):
 		e.Code, e.Retryable = event.CodeUnavailable, true
-		e.RetryAfter = retryAfter(s.header, time.Now())
+		e.RetryAfter = RetryAfter(s.header, time.Now())
 	case s.code == http.StatusUnauthorized, s.code == http.StatusForbidden:
 		e.Absent = true
 		e.Message += ": it does not accept the key, check api_key"
@@ -192,16 +191,13 @@ func (c *Conn) hide(text string) string {
 	return text
 }
 
-// maxSaid bounds what is quoted of a server.
-const maxSaid = 500
-
 // readError finds the message and the kind in the error shapes that are about:
 // {"error":{"message","type","code"}}, {"error":"…"}, {"message"}, {"detail"},
 // and plain text.
 func readError(data []byte) (said, kind string) {
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(data, &outer) != nil {
-		return clip(plainText(data)), ""
+		return Clip(plainText(data)), ""
 	}
 	inner := outer
 	if raw, ok := outer["error"]; ok {
@@ -221,7 +217,7 @@ func readError(data []byte) (said, kind string) {
 	for _, member := range []string{"code", "type", "param"} {
 		kind += " " + strings.Trim(string(inner[member]), `"`)
 	}
-	return clip(said), kind
+	return Clip(said), kind
 }
 
 func stringOf(raw json.RawMessage) string {
@@ -238,7 +234,11 @@ func plainText(data []byte) string {
 	return text
 }
 
-func clip(s string) string {
+// maxSaid bounds what is quoted of a server.
+const maxSaid = 500
+
+// Clip is what can be quoted of a server: one line, not too long.
+func Clip(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "�")), " ")
 	if len(s) > maxSaid {
 		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"
@@ -272,8 +272,18 @@ func isFinal(kind string) bool {
 // maxRetryAfter is the longest wait that is believed.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads retry-after-ms and Retry-After (seconds or a date).
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// Passes reports whether a server that answers with this status may answer otherwise
+// later.
+func Passes(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
+		return true
+	}
+	return status >= 500 && status != http.StatusNotImplemented
+}
+
+// RetryAfter reads retry-after-ms and Retry-After (seconds or a date).
+func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return wait(ms / 1000)
 	}
