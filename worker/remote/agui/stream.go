@@ -20,47 +20,32 @@ const maxEvent = 8 << 20
 // the format wants it.
 func eventsOf(src io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		r := bufio.NewReaderSize(src, 64<<10)
-		var data []byte
-		begun := false
-		for {
-			line, err := readLine(r, maxEvent-len(data))
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					yield(nil, err)
-				}
-				return
-			}
-			switch field, value, _ := bytes.Cut(line, []byte(":")); {
-			case len(line) == 0 && begun:
-				if !yield(data, nil) {
+		lines := bufio.NewScanner(src)
+		lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
+		var data []byte // each line behind a line end
+		for lines.Scan() {
+			switch field, value, _ := bytes.Cut(lines.Bytes(), []byte(":")); {
+			case len(lines.Bytes()) == 0 && data != nil:
+				if !yield(data[1:], nil) {
 					return
 				}
-				data, begun = nil, false
+				data = nil
 			case string(field) == "data":
-				if begun {
-					data = append(data, '\n')
-				}
-				data, begun = append(data, bytes.TrimPrefix(value, []byte(" "))...), true
+				data = append(append(data, '\n'), bytes.TrimPrefix(value, []byte(" "))...)
 			}
+			if len(data) > maxEvent {
+				yield(nil, huge())
+				return
+			}
+		}
+		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield(nil, huge())
+		} else if err != nil {
+			yield(nil, err)
 		}
 	}
 }
 
-// readLine returns the next line without its end. A CR before it is a part of the
-// end.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var line []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		if line = append(line, piece...); len(line) > limit {
-			return nil, &model.Error{Code: event.CodeModelError, Message: fmt.Sprintf("an event of the agent's server has more than %d MiB", maxEvent>>20)}
-		}
-		switch {
-		case err == nil:
-			return bytes.TrimRight(line, "\r\n"), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
-	}
+func huge() error {
+	return &model.Error{Code: event.CodeModelError, Message: fmt.Sprintf("an event of the agent's server has more than %d MiB", maxEvent>>20)}
 }
