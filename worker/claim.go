@@ -22,21 +22,32 @@ func (t *turn) look(ctx context.Context) (*event.Session, eventlog.Head, []event
 	return fold, head, waiting, err
 }
 
-// waitForOwner gives a session's last owner, if it did not let go, the time to
-// show that it lives: half a lease without a frame or a beat. Tickets of live
-// owners do come back, after an outage that was longer than the lease.
+// waitForOwner gives a session's last owner, if it did not let go, the time to show
+// that it lives. Tickets of live owners do come back, after an outage that was longer
+// than the lease.
 func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, head eventlog.Head) error {
 	c := fold.Book.Claim
 	if c == nil || c.Released || t.w.opts.Exclusive || c.Worker == t.w.id {
 		return nil
 	}
+	if err := t.awaitSilence(ctx, drain); err != nil {
+		return err
+	}
+	now, err := t.w.log.Head(ctx, t.key)
+	if err != nil {
+		return err
+	}
+	if now.Pos != head.Pos {
+		return errContended
+	}
+	t.takeover = true
+	return nil
+}
+
+// awaitSilence returns after half a lease without a frame or a beat of the session.
+func (t *turn) awaitSilence(ctx, drain context.Context) error {
 	sign := make(chan struct{}, 1)
-	stop, err := t.w.log.OnLive(t.key, func(*eventlog.Frame, *eventlog.Beat) {
-		select {
-		case sign <- struct{}{}:
-		default:
-		}
-	})
+	stop, err := t.w.log.OnLive(t.key, func(*eventlog.Frame, *eventlog.Beat) { poke(sign) })
 	if err != nil {
 		return err
 	}
@@ -52,16 +63,16 @@ func (t *turn) waitForOwner(ctx, drain context.Context, fold *event.Session, hea
 		case <-sign:
 			silence.Reset(t.w.log.Lease() / 2)
 		case <-silence.C:
-			now, err := t.w.log.Head(ctx, t.key)
-			if err != nil {
-				return err
-			}
-			if now.Pos != head.Pos {
-				return errContended
-			}
-			t.takeover = true
 			return nil
 		}
+	}
+}
+
+// poke says that there is something to look at, to somebody who looks at all of it.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -14,34 +14,32 @@ import (
 func (t *turn) takeWhileRunning(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	wake, done := make(chan struct{}, 1), make(chan struct{})
-	unsubscribe, err := t.w.log.OnCommand(t.key, func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	})
+	unsubscribe, err := t.w.log.OnCommand(t.key, func() { poke(wake) })
 	if err != nil {
-		unsubscribe = func() {} // the tick below looks all the same
+		unsubscribe = func() {} // it looks all the same, now and then
 	}
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(t.w.log.Lease() / 4)
-		defer tick.Stop()
-		for first := true; ; first = false {
-			if !first {
-				select {
-				case <-ctx.Done():
-					return
-				case <-wake:
-				case <-tick.C: // wake-ups may be lost
-				}
-			}
-			if err := t.takeRunning(ctx); err != nil && ctx.Err() == nil {
-				t.log.Warn("commands wait", "err", err)
-			}
-		}
+		t.takeOnWake(ctx, wake)
 	}()
 	return func() { unsubscribe(); cancel(); <-done }
+}
+
+// takeOnWake answers what there is, and again after every wake-up until ctx ends.
+func (t *turn) takeOnWake(ctx context.Context, wake <-chan struct{}) {
+	tick := time.NewTicker(t.w.log.Lease() / 4)
+	defer tick.Stop()
+	for {
+		if err := t.takeRunning(ctx); err != nil && ctx.Err() == nil {
+			t.log.Warn("commands wait", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-tick.C: // wake-ups may be lost
+		}
+	}
 }
 
 func (t *turn) takeRunning(ctx context.Context) (err error) {

@@ -147,16 +147,11 @@ type Tunables struct {
 }
 
 func (t *Tunables) setDefaults() {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	def(&t.Window, 20*time.Millisecond)
-	def(&t.Backoff, 500*time.Millisecond)
-	def(&t.ToolWait, 15*time.Second)
+	t.Window = first(t.Window, 20*time.Millisecond)
 	t.Retries = first(t.Retries, 4)
+	t.Backoff = first(t.Backoff, 500*time.Millisecond)
 	t.Parallel = first(t.Parallel, 16)
+	t.ToolWait = first(t.ToolWait, 15*time.Second)
 }
 
 // Deps is what a run needs besides its agent.

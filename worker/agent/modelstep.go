@@ -121,50 +121,70 @@ func (r *Run) fit(req *request, m ModelConfig) (tokens int64, err error) {
 	return int64((size + tools) / bytesPerToken), nil
 }
 
-// ask calls the model until an answer is complete. Each attempt that broke is
-// taken back by an event.
+// ask calls the model until an answer is complete.
 func (r *Run) ask(ctx context.Context, req request, step int) error {
+	return r.repeat(ctx, func(retry int) (*model.Error, error) { return r.askOnce(ctx, req, step, retry) })
+}
+
+// repeat does what may have to be done again: again is why, and says when.
+func (r *Run) repeat(ctx context.Context, do func(retry int) (again *model.Error, err error)) error {
 	for retry := 1; ; retry++ {
-		req.Attempt = retry
-		a := newAnswer(r)
-		result, err := r.stream(ctx, req.Request, a)
-		result.Usage = r.model().price.counted(result.Usage)
-		if err == nil {
-			err := a.complete(step, req.finished(result))
-			r.hush()
+		again, err := do(retry)
+		if again == nil || err != nil {
 			return err
 		}
-		if errors.Is(err, ErrDrained) {
-			a.drop()
-			return err // the next owner takes the attempt back
-		}
-		if context.Cause(ctx) != nil {
-			return errors.Join(a.flush(), context.Cause(ctx)) // what was said so far stays
-		}
-		var fault *model.Error
-		if !errors.As(err, &fault) {
-			a.drop()
-			return err // the journal's, or a panic
-		}
-		if req.finished(result).FinishReason == event.FinishBudget {
-			return r.cutOff(a, step, result)
-		}
-		last := !fault.Retryable || retry > r.Tunables.Retries
-		next := last && r.another(fault)
-		if err := a.discard(string(fault.Code), retry, last && !next); err != nil {
-			return err
-		}
-		r.hush()
-		if next {
-			return r.fallBack(step)
-		}
-		if last {
-			return &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable}
-		}
-		if err := r.pause(ctx, retry, fault.RetryAfter); err != nil {
+		if err := r.pause(ctx, retry, again.RetryAfter); err != nil {
 			return err
 		}
 	}
+}
+
+// askOnce calls the model and closes the step with its answer, or takes back what
+// there was of it.
+func (r *Run) askOnce(ctx context.Context, req request, step, retry int) (again *model.Error, err error) {
+	req.Attempt = retry
+	a := newAnswer(r)
+	result, err := r.stream(ctx, req.Request, a)
+	result.Usage = r.model().price.counted(result.Usage)
+	var fault *model.Error
+	switch {
+	case err == nil:
+		defer r.hush()
+		return nil, a.complete(step, req.finished(result))
+	case errors.Is(err, ErrDrained):
+		a.drop()
+		return nil, err // the next owner takes the attempt back
+	case context.Cause(ctx) != nil:
+		return nil, errors.Join(a.flush(), context.Cause(ctx)) // what was said so far stays
+	case !errors.As(err, &fault):
+		a.drop()
+		return nil, err // the journal's, or a panic
+	case req.finished(result).FinishReason == event.FinishBudget:
+		return nil, r.cutOff(a, step, result)
+	}
+	return r.takeBack(a, fault, step, retry)
+}
+
+// takeBack discards the answer of a model that failed, and says how the run goes on:
+// with another attempt, with another model, or not at all.
+func (r *Run) takeBack(a *answer, fault *model.Error, step, retry int) (again *model.Error, err error) {
+	last := !fault.Retryable || retry > r.Tunables.Retries
+	next := last && r.another(fault)
+	if err := a.discard(string(fault.Code), retry, last && !next); err != nil {
+		return nil, err
+	}
+	r.hush()
+	switch {
+	case next:
+		return nil, r.fallBack(step)
+	case last:
+		return nil, failureOf(fault)
+	}
+	return fault, nil
+}
+
+func failureOf(fault *model.Error) *Failure {
+	return &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable}
 }
 
 // finished says of an answer that a budget cut off that it was so.

@@ -84,18 +84,11 @@ func (r *Run) leg(ctx context.Context, run *event.Run) error {
 	var spent event.Usage // by all attempts: what is taken back was paid for
 	heard, cancel := until(ctx, r.signals.Stop, errStopped)
 	defer cancel()
-	for retry := 1; ; retry++ {
-		again, err := r.attempt(ctx, heard, &spent, retry)
-		if err != nil || again == nil {
-			return err
-		}
-		switch err := r.pause(heard, retry, again.RetryAfter); {
-		case errors.Is(err, errStopped):
-			return nil // nothing of the leg stands, and steps ends the run
-		case err != nil:
-			return err
-		}
+	err := r.repeat(heard, func(retry int) (*model.Error, error) { return r.attempt(ctx, heard, &spent, retry) })
+	if errors.Is(err, errStopped) { // between two attempts, of which nothing stands: steps ends the run
+		return nil
 	}
+	return err
 }
 
 // errStopped is why an agent that lives elsewhere is heard no longer.
@@ -154,7 +147,7 @@ func (r *Run) attempt(ctx, heard context.Context, spent *event.Usage, retry int)
 		return nil, err // the journal's, or a panic
 	}
 	if !fault.Retryable || retry > r.Tunables.Retries || l.spoke && r.agent.Definition.OnCrash == tool.Fail {
-		return nil, errors.Join(l.abandon(fault), &Failure{Code: fault.Code, Message: fault.Message, Retryable: fault.Retryable})
+		return nil, errors.Join(l.abandon(fault), failureOf(fault))
 	}
 	l.drop()
 	if err := r.speak(ctx); err != nil {
