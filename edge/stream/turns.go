@@ -20,14 +20,15 @@ type turns struct {
 
 // A line is a tenant's viewers.
 type line struct {
-	all   int // that read or wait
-	queue []*waiter
+	tenant string
+	all    int // that read or wait
+	queue  []*waiter
 }
 
 type waiter struct {
+	line *line
 	turn chan struct{} // closed when it has come
 	came time.Time
-	gone bool // does not wait any more
 }
 
 func (t *turns) init(atOnce int) { t.free, t.lines = atOnce, map[string]*line{} }
@@ -39,24 +40,15 @@ func (t *turns) take(ctx context.Context, tenant string) (done func(), err error
 
 // takeSince is take for a viewer that has come before, and waits again.
 func (t *turns) takeSince(ctx context.Context, tenant string, came time.Time) (done func(), err error) {
-	t.mu.Lock()
-	l := t.enter(tenant)
-	done = func() { t.leave(tenant, l) }
-	if t.free > 0 {
-		t.free--
-		t.mu.Unlock()
+	done, w := t.join(tenant, came)
+	if w == nil {
 		return done, nil
 	}
-	w := &waiter{turn: make(chan struct{}), came: came}
-	if l.join(w); len(l.queue) == 1 {
-		t.next = append(t.next, l)
-	}
-	t.mu.Unlock()
 	select {
 	case <-w.turn:
 		return done, nil
 	case <-ctx.Done():
-		t.giveUp(tenant, l, w)
+		t.giveUp(w)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -70,14 +62,36 @@ func (t *turns) takeNow(tenant string) (done func(), ok bool) {
 	}
 	t.free--
 	l := t.enter(tenant)
-	return func() { t.leave(tenant, l) }, true
+	return func() { t.leave(l) }, true
+}
+
+// join takes a turn if one is free, or else a place in the tenant's line, behind those
+// who came before.
+func (t *turns) join(tenant string, came time.Time) (done func(), w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.enter(tenant)
+	done = func() { t.leave(l) }
+	if t.free > 0 {
+		t.free--
+		return done, nil
+	}
+	at := len(l.queue)
+	for at > 0 && came.Before(l.queue[at-1].came) {
+		at--
+	}
+	w = &waiter{l, make(chan struct{}), came}
+	if l.queue = slices.Insert(l.queue, at, w); len(l.queue) == 1 {
+		t.next = append(t.next, l)
+	}
+	return done, w
 }
 
 // enter counts a viewer in. The caller holds mu.
 func (t *turns) enter(tenant string) *line {
 	l := t.lines[tenant]
 	if l == nil {
-		l = &line{}
+		l = &line{tenant: tenant}
 		t.lines[tenant] = l
 	}
 	t.all++
@@ -85,70 +99,52 @@ func (t *turns) enter(tenant string) *line {
 	return l
 }
 
-func (t *turns) leave(tenant string, l *line) {
+// leave gives a turn back.
+func (t *turns) leave(l *line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.out(tenant, l)
+	t.out(l)
 	t.pass()
 }
 
-func (t *turns) giveUp(tenant string, l *line, w *waiter) {
+// giveUp takes somebody out of the line, or gives back the turn that had just come.
+func (t *turns) giveUp(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.out(tenant, l)
-	select {
-	case <-w.turn: // it had just come
+	l := w.line
+	t.out(l)
+	at := slices.Index(l.queue, w)
+	if at < 0 {
 		t.pass()
-	default:
-		w.gone = true
+		return
+	}
+	if l.queue = slices.Delete(l.queue, at, at+1); len(l.queue) == 0 {
+		at := slices.Index(t.next, l)
+		t.next = slices.Delete(t.next, at, at+1)
 	}
 }
 
 // out counts a viewer out. The caller holds mu.
-func (t *turns) out(tenant string, l *line) {
+func (t *turns) out(l *line) {
 	t.all--
 	if l.all--; l.all == 0 {
-		delete(t.lines, tenant)
+		delete(t.lines, l.tenant)
 	}
 }
 
 // pass gives a turn to whoever is first in the next line. The caller holds mu.
 func (t *turns) pass() {
-	for len(t.next) > 0 {
-		l := t.next[0]
-		t.next = t.next[1:]
-		w := l.first()
-		if len(l.queue) > 0 {
-			t.next = append(t.next, l)
-		}
-		if w != nil {
-			close(w.turn)
-			return
-		}
+	if len(t.next) == 0 {
+		t.free++
+		return
 	}
-	t.free++
-}
-
-// join puts a waiter behind those who came before it.
-func (l *line) join(w *waiter) {
-	at := len(l.queue)
-	for at > 0 && w.came.Before(l.queue[at-1].came) {
-		at--
+	l := t.next[0]
+	t.next = t.next[1:]
+	close(l.queue[0].turn)
+	l.queue[0] = nil
+	if l.queue = l.queue[1:]; len(l.queue) > 0 {
+		t.next = append(t.next, l)
 	}
-	l.queue = slices.Insert(l.queue, at, w)
-}
-
-// first takes whoever still waits out of the line.
-func (l *line) first() *waiter {
-	for len(l.queue) > 0 {
-		w := l.queue[0]
-		l.queue[0] = nil
-		l.queue = l.queue[1:]
-		if !w.gone {
-			return w
-		}
-	}
-	return nil
 }
 
 // full reports whether at least most viewers read or wait, some of them the tenant's.

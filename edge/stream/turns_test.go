@@ -51,8 +51,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 		wait(t.Context(), "b", "b2")
 		leave()
 		synctest.Wait()
-		if ts.count() != 6 {
-			t.Errorf("%d are there", ts.count())
+		if ts.count() != 6 || len(ts.lines["a"].queue) != 3 || len(ts.next) != 2 {
+			t.Errorf("%d are there, %d wait in %d lines; who gives up leaves nothing behind", ts.count(), len(ts.lines["a"].queue), len(ts.next))
 		}
 		held()
 		synctest.Wait()
