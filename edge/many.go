@@ -85,9 +85,9 @@ func (s *Server) manyRequest(r *http.Request, c *call) (stream.Request, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("Last-Event-ID")
 	q := r.URL.Query()
-	q.Del("after")
-	q.Del("last_event_id")
-	q.Del("lastEventId")
+	for _, name := range cursors {
+		q.Del(name)
+	}
 	r.URL.RawQuery = q.Encode()
 	req, err := s.streamRequest(r, c, native.Dialect{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,43 +135,51 @@ func noHandshake(status int) *Problem {
 		"Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy on the way has to pass them on. Without Upgrade a stream comes as SSE")
 }
 
-// serve identifies the client, learns where to begin and streams.
+// serve learns who the client is and where to begin, and streams.
 func (k *socket) serve(h handler) error {
-	r, s := k.req, k.srv
+	r := k.req
 	if err := checkQuery(r, r.Pattern); err != nil {
 		return err
 	}
-	secret, byCookie := auth.Presented(r)
-	q := r.URL.Query()
-	err := s.identifyFollower(r, k.call, secret, byCookie)
-	k.secret = secret
-	unknown := secret == "" && errors.Is(err, auth.ErrUnauthorized)
-	if err != nil && !unknown {
+	q, err := k.identify()
+	if err != nil {
 		return err
 	}
-	if unknown || !q.Has("after") && !q.Has("last_event_id") && !q.Has("lastEventId") && !q.Has("snapshot") {
-		o, err := k.opening()
-		if err != nil {
-			return err
-		}
-		if unknown || o.Token != "" {
-			if err := s.identifyFollower(r, k.call, o.Token, false); err != nil {
-				return err
-			}
-			k.secret = o.Token
-		}
-		if err := o.into(q); err != nil {
-			return err
-		}
-	}
 	w := &socketWriter{socket: k}
-	if err := s.limitRate(w, k.call); err != nil {
+	if err := k.srv.limitRate(w, k.call); err != nil {
 		return err
 	}
 	close(k.begun)
 	r = r.Clone(context.WithValue(k.ctx, socketKey{}, k))
 	r.URL.RawQuery = q.Encode()
 	return h(w, r, k.call)
+}
+
+// identify finds out who the client is, and returns the query of its URL. What the URL
+// does not say is said by the client's first message, which is waited for then.
+func (k *socket) identify() (url.Values, error) {
+	q := k.req.URL.Query()
+	secret, byCookie := auth.Presented(k.req)
+	err := k.srv.identifyFollower(k.req, k.call, secret, byCookie)
+	k.secret = secret
+	unknown := secret == "" && errors.Is(err, auth.ErrUnauthorized)
+	if err != nil && !unknown {
+		return nil, err
+	}
+	if !unknown && (q.Has("snapshot") || slices.ContainsFunc(cursors, q.Has)) {
+		return q, nil
+	}
+	o, err := k.opening()
+	if err != nil {
+		return nil, err
+	}
+	if unknown || o.Token != "" {
+		if err := k.srv.identifyFollower(k.req, k.call, o.Token, false); err != nil {
+			return nil, err
+		}
+		k.secret = o.Token
+	}
+	return q, o.into(q)
 }
 
 // An opening is the first message of a client whose URL does not say where to begin.

@@ -59,6 +59,9 @@ func (s *Server) streamRequest(r *http.Request, c *call, def dialect.Dialect) (s
 	return req, err
 }
 
+// cursors are the parameters that cursor looks for.
+var cursors = []string{"after", "last_event_id", "lastEventId"}
+
 // cursor is where a client has got to. What a client says when it reconnects wins
 // over the URL that it began with: the header, or the parameter of EventSource's
 // polyfills.
