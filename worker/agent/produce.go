@@ -198,11 +198,11 @@ func (w *artifactWriter) Commit(ctx context.Context) (event.Part, error) {
 			return event.Part{}, err
 		}
 	}
-	w.done = true
 	bytes, sum, err := w.blob.Commit(ctx)
 	if err != nil {
-		return event.Part{}, err
+		return event.Part{}, err // what is left of it goes when the call returns
 	}
+	w.done = true
 	w.part.Bytes = bytes
 	p := w.part
 	return p, w.log(event.ArtifactCompleted, event.ArtifactCompletedData{
