@@ -83,17 +83,14 @@ func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agen
 // Run works until ctx ends, then hands over what it has: model calls are broken
 // off, running tools get a grace.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.announce(ctx); err != nil {
-		return fmt.Errorf("worker: %w", err)
-	}
-	tickets, err := w.log.Tickets(ctx)
+	tickets, err := w.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
+	w.tickets.Store(tickets)
 	if w.opts.Ready != nil {
 		w.opts.Ready()
 	}
-	w.tickets.Store(tickets)
 	stopOffers, err := w.takeOffers()
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -107,6 +104,27 @@ func (w *Worker) Run(ctx context.Context) error {
 	g.Go(func() error { w.timers(ctx); return nil })
 	_ = g.Wait()
 	return ctx.Err()
+}
+
+// begin announces the agents and asks for tickets. A log that does not answer in time
+// is asked again: a process that ended for it would ask no sooner.
+func (w *Worker) begin(ctx context.Context) (*eventlog.Tickets, error) {
+	for {
+		err := w.announce(ctx)
+		if err == nil {
+			var tickets *eventlog.Tickets
+			if tickets, err = w.log.Tickets(ctx); err == nil {
+				return tickets, nil
+			}
+		}
+		if !errors.Is(err, eventlog.ErrUnavailable) {
+			return nil, err
+		}
+		w.opts.Logger.Warn("the worker cannot begin yet, trying again", "err", err)
+		if pause(ctx, time.Second) != nil {
+			return nil, err
+		}
+	}
 }
 
 // announce tells the edges which agents can run.
