@@ -82,6 +82,7 @@ var answers = []struct {
 	{eventlog.ErrTooLarge, 413, event.CodeTooLarge, 0},
 	{eventlog.ErrNotFound, 404, event.CodeNotFound, 0},
 	{eventlog.ErrGone, 410, event.CodeExpired, 0},
+	{eventlog.ErrFull, 503, event.CodeUnavailable, 10 * time.Second},
 	{eventlog.ErrUnavailable, 503, event.CodeUnavailable, 2 * time.Second},
 	{artifacts.ErrNotFound, 404, event.CodeNotFound, 0},
 	{artifacts.ErrBadKey, 404, event.CodeNotFound, 0}, // such a key can name nothing

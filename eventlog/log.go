@@ -33,6 +33,9 @@ var (
 	ErrTicketed = errors.New("a ticket is outstanding")
 	// ErrUnavailable: the server cannot be reached or has no leader now.
 	ErrUnavailable = errors.New("event log unavailable")
+	// ErrFull is an ErrUnavailable: JetStream has used up the storage that it may have. A
+	// server whose disk is full mostly does not say so, but nothing.
+	ErrFull = fmt.Errorf("%w: it has no room left, and takes nothing until its operator makes some", ErrUnavailable)
 	// ErrRestored: the log was restored from a backup since this process opened it.
 	ErrRestored = errors.New("the event log was restored while this process ran: start it again")
 	// ErrMismatch: an idempotency key or run id was used with another request.
@@ -154,6 +157,9 @@ func unavailable(err error) error {
 		}
 	}
 	var api *jetstream.APIError
+	if errors.As(err, &api) && slices.Contains(full, api.ErrorCode) {
+		return errors.Join(ErrFull, err)
+	}
 	if errors.As(err, &api) && api.Code >= 500 && !slices.Contains(lasting, api.ErrorCode) {
 		return errors.Join(ErrUnavailable, err)
 	}
@@ -172,7 +178,13 @@ const (
 	errNotDeleted    = 10057 // for any reason, mostly because it is gone
 	errNotClustered  = 10074 // a server alone has no replicas
 	errBadConfig     = 10052 // such as more replicas than there can be
+	errAccountFull   = 10002 // its storage
+	errServerFull    = 10023 // its storage
+	errStorageFull   = 10047 // that there is for files
 )
+
+// full are refusals that pass when an operator makes room.
+var full = []jetstream.ErrorCode{errAccountFull, errServerFull, errStorageFull}
 
 // lasting are refusals that the server reports as if they were its own trouble, and that
 // do not pass.
