@@ -269,8 +269,8 @@ func (w *Writer) commit(data []byte, first, last event.Seq) (Head, error) {
 		pos, err := w.publish(msg)
 		landed := err == nil
 		if !landed && apiCode(err) != errInProcess {
-			pos, landed, err = w.resolve(prev, id)
-			if errors.Is(err, ErrFenced) || errors.Is(err, nats.ErrConnectionClosed) { // for good
+			pos, landed, err = w.resolve(prev, id, err)
+			if lasts(err) {
 				return Head{}, fmt.Errorf("append to %s: %w", w.key, err)
 			}
 			if err != nil && w.ctx.Err() == nil {
@@ -319,10 +319,14 @@ func (w *Writer) publish(msg *nats.Msg) (uint64, error) {
 	return ack.Seq, nil
 }
 
-// resolve asks the leader what became of an append whose answer is missing or
-// was a mismatch: it landed, nothing changed (send it again), or somebody else
-// wrote (fenced).
-func (w *Writer) resolve(prev Head, id string) (pos uint64, landed bool, err error) {
+// lasts reports whether an append will never get in.
+func lasts(err error) bool {
+	return errors.Is(err, ErrFenced) || errors.Is(err, errDamaged) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload)
+}
+
+// resolve asks the leader what became of an append that failed, or may have: it landed,
+// nothing changed (send it again; err is why), or somebody else wrote (fenced).
+func (w *Writer) resolve(prev Head, id string, why error) (pos uint64, landed bool, err error) {
 	f, err := w.log.headFrame(w.ctx, w.key)
 	switch {
 	case err != nil:
@@ -330,7 +334,7 @@ func (w *Writer) resolve(prev Head, id string) (pos uint64, landed bool, err err
 	case f.ID == id:
 		return f.Pos, true, nil
 	case f.Pos == prev.Pos:
-		return 0, false, nil
+		return 0, false, why
 	}
 	return 0, false, ErrFenced
 }

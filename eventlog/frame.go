@@ -159,7 +159,7 @@ func newFrame(k Key, pos uint64, h nats.Header, data []byte) (Frame, error) {
 	f.First, f.Last = event.Seq(a), event.Seq(b)
 	if e := h.Get(hdrEpoch); e != "" {
 		if f.Epoch, err1 = event.ParseEpoch(e); err1 != nil {
-			return f, fmt.Errorf("frame %d of %s has no valid %s header: %q", pos, k, hdrEpoch, e)
+			return f, fmt.Errorf("frame %d of %s has no valid %s header: %q: %w", pos, k, hdrEpoch, e, errDamaged)
 		}
 	}
 	prev := h.Get(hdrPrev)

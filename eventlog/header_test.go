@@ -1,9 +1,11 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -14,9 +16,12 @@ func TestAFrameThatSaysNonsenseIsRefused(t *testing.T) {
 	k := Key{Tenant: "t", Session: "s"}
 	for _, seq := range []string{"", "1", "0-1", "2-1", "1-x", "1-18446744073709551615", "1-40"} {
 		h := nats.Header{hdrSeq: []string{seq}}
-		if f, err := newFrame(k, 7, h, []byte(`{"v":1}`+"\n")); err == nil {
-			t.Errorf("%q: %d to %d", seq, f.First, f.Last)
+		if f, err := newFrame(k, 7, h, []byte(`{"v":1}`+"\n")); !errors.Is(err, errDamaged) {
+			t.Errorf("%q: %d to %d, %v", seq, f.First, f.Last, err)
 		}
+	}
+	if f, err := newFrame(k, 7, nats.Header{hdrSeq: []string{"1-1"}, hdrEpoch: []string{"?"}}, []byte("{}\n")); !errors.Is(err, errDamaged) {
+		t.Errorf("epoch %d, %v", f.Epoch, err)
 	}
 	if _, err := newFrame(k, 7, nats.Header{hdrSeq: []string{"3-4"}}, []byte("{}\n{}\n")); err != nil {
 		t.Error(err)
@@ -41,6 +46,27 @@ func TestADamagedFrameBreaksWatchesOff(t *testing.T) {
 	}
 	watch.Check()
 	if err := c.brokenOff(t); !errors.Is(err, errDamaged) {
+		t.Error(err)
+	}
+}
+
+// A writer behind whose frames there is what is no frame ends, and does not try for ever.
+func TestADamagedFrameEndsItsWriter(t *testing.T) {
+	l := open(t, Options{})
+	k := Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendAll(t, w, 2)
+	if _, err := l.js.Publish(t.Context(), l.subject(k), []byte("by hand")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := w.Append(custom(1))
+	if err == nil {
+		err = w.Sync(ctx)
+	}
+	if !errors.Is(err, errDamaged) {
 		t.Error(err)
 	}
 }

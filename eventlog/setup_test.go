@@ -183,3 +183,22 @@ func TestACompressedLogReadsTheSame(t *testing.T) {
 		}
 	}
 }
+
+// A server that takes no messages as large as frames is refused: a session would stand still
+// at its first large event.
+func TestAServerOfSmallMessagesIsRefused(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 512 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := Open(t.Context(), nc, Options{}); err == nil || !strings.Contains(err.Error(), "max_payload") {
+		t.Error(err)
+	}
+}

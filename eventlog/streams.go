@@ -33,6 +33,9 @@ const (
 // minServer is the oldest nats-server that does what runlog asks for.
 const minServer = "2.12.0"
 
+// minPayload is the largest message that has to get through: a frame and its headers.
+const minPayload = event.MaxFrame + 4<<10
+
 // setUp brings all streams and buckets up, those of an existing installation
 // unchanged.
 func (l *Log) setUp(ctx context.Context) error {
@@ -63,6 +66,9 @@ func (l *Log) checkServer() error {
 	}
 	if v := l.nc.ConnectedServerVersion(); older(v, minServer) {
 		return fmt.Errorf("nats-server %s is too old: it ignores settings that runlog needs; use %s or newer", v, minServer)
+	}
+	if most := l.nc.MaxPayload(); most < minPayload {
+		return fmt.Errorf("nats-server takes messages of %d bytes at most, and runlog writes larger ones: set its max_payload to %d or more (its default is 1MB)", most, minPayload)
 	}
 	return nil
 }
