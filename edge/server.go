@@ -55,7 +55,7 @@ type Options struct {
 
 	MaxBody       int64         // bytes of a JSON body, default 256 KiB
 	MaxUpload     int64         // bytes of an uploaded artifact, default 256 MiB
-	MaxHeader     int           // bytes of a request's header, default 32 KiB
+	MaxHeader     int64         // bytes of a request's header, default 32 KiB
 	HeaderTimeout time.Duration // for a request's header to come, default 10 s
 	BodyTimeout   time.Duration // of silence in a body, and how far it may fall behind minPace (see paced), default 30 s
 
@@ -80,6 +80,13 @@ type Options struct {
 	TLS *tls.Config
 }
 
+// Defaults are the options that hold where none are given, for those who show them.
+func Defaults() Options {
+	o := Options{Stream: stream.Options{Ping: stream.DefaultPing, WriteTimeout: stream.DefaultWriteTimeout}}
+	o.setDefaults()
+	return o
+}
+
 func (o *Options) setDefaults() {
 	o.MaxBody = cmp.Or(o.MaxBody, 256<<10)
 	o.MaxUpload = cmp.Or(o.MaxUpload, 256<<20)
@@ -88,9 +95,6 @@ func (o *Options) setDefaults() {
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxStreams = cmp.Or(o.MaxStreams, 50_000)
 	o.MaxConns = cmp.Or(o.MaxConns, 60_000)
-	o.Stream.Budget.Ceiling = o.Memory
-	o.Stream.Budget = o.Stream.Budget.Divide()
-	o.Stream.Ledger = room.NewLedger(o.Memory > 0)
 	o.SocketPing = cmp.Or(o.SocketPing, socketPing)
 	o.MaxWait = cmp.Or(o.MaxWait, 5*time.Minute)
 	o.DrainRate = cmp.Or(o.DrainRate, 1000)
@@ -130,6 +134,9 @@ type Server struct {
 // New puts an edge together. Deps.Log is required.
 func New(d Deps, o Options) *Server {
 	o.setDefaults()
+	o.Stream.Budget.Ceiling = o.Memory
+	o.Stream.Budget = o.Stream.Budget.Divide()
+	o.Stream.Ledger = room.NewLedger(o.Memory > 0)
 	s := &Server{Deps: d, opts: o, budget: o.Stream.Budget, ledger: o.Stream.Ledger}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
@@ -214,7 +221,7 @@ func (s *Server) httpServer() *http.Server {
 		ConnContext:       withConn,
 		ReadHeaderTimeout: s.opts.HeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    s.opts.MaxHeader,
+		MaxHeaderBytes:    int(s.opts.MaxHeader),
 		Protocols:         protocols,
 		// Whoever reads nothing of a whole connection, or has gone without a word, is found
 		// out by no stream's deadline.

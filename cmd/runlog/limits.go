@@ -9,60 +9,32 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/room"
 )
 
-// Limits of an edge.
-type limits struct {
-	maxBody, maxUpload, maxHeader             int64
-	headerTimeout, bodyTimeout, writeTimeout  time.Duration
-	maxStreams, maxConns                      int
-	memory                                    int64
-	maxWait                                   time.Duration
-	tenantRate, tenantStreams                 int
-	addressRate, addressStreams, addressConns int
-	trustedProxies                            string
-	drainRate                                 int
-	drainPeriod                               time.Duration
-}
-
-func (l *limits) settings(f *flag.FlagSet) {
-	size(f, &l.maxBody, "max-body", "MAX_BODY", 256<<10, "size of a JSON body; the whole conversations of other protocols may have 32 times as much")
-	size(f, &l.maxUpload, "max-upload", "MAX_UPLOAD", 256<<20, "size of an uploaded artifact")
-	size(f, &l.maxHeader, "max-header", "MAX_HEADER", 32<<10, "size of a request's header")
-	span(f, &l.headerTimeout, "header-timeout", "HEADER_TIMEOUT", 10*time.Second, "for a request's header to come")
-	span(f, &l.bodyTimeout, "body-timeout", "BODY_TIMEOUT", 30*time.Second, "of silence in a request's body; after it a body needs 1 KiB/s")
-	span(f, &l.writeTimeout, "write-timeout", "WRITE_TIMEOUT", 30*time.Second, "for a client to take the next 64 KiB of what it is sent")
-	number(f, &l.maxStreams, "max-streams", "MAX_STREAMS", 50_000, "streams open at once")
-	number(f, &l.maxConns, "max-connections", "MAX_CONNECTIONS", 60_000, "connections at once")
-	size(f, &l.memory, "memory", "MEMORY", 0, "memory of the process; near it no streams are taken; GOMEMLIMIT wins; 0: no limit")
-	span(f, &l.maxWait, "max-wait", "MAX_WAIT", 5*time.Minute, "longest ?wait= of a request")
-	number(f, &l.tenantRate, "tenant-rate", "TENANT_RATE", 0, "requests a minute of one tenant at one edge; 0: no limit")
-	number(f, &l.tenantStreams, "tenant-streams", "TENANT_STREAMS", 0, "streams of one tenant open at one edge; 0: no limit")
-	number(f, &l.addressRate, "address-rate", "ADDRESS_RATE", 0, "requests a minute of one client's address at one edge; 0: no limit")
-	number(f, &l.addressStreams, "address-streams", "ADDRESS_STREAMS", 0, "streams of one client's address open at one edge; 0: no limit")
-	number(f, &l.addressConns, "address-connections", "ADDRESS_CONNECTIONS", 0, "connections of one address, proxies excepted; 0: no limit")
-	text(f, &l.trustedProxies, "trusted-proxies", "TRUSTED_PROXIES", "", "addresses or prefixes of proxies whose X-Forwarded-For is believed, separated by commas; empty: nobody's")
-	number(f, &l.drainRate, "drain-rate", "DRAIN_RATE", 1000, "streams ended a second when the edge stops, so that their clients do not come back all at once")
-	span(f, &l.drainPeriod, "drain-period", "DRAIN_PERIOD", 10*time.Second, "for that at most, and then for other requests to finish")
-}
-
-// size is a number of bytes, such as 256KiB, 1.5GiB or 1000.
-func size(f *flag.FlagSet, p *int64, name, variable string, def int64, help string) {
-	f.Func(name, fmt.Sprintf("%s (RUNLOG_%s) (default %s)", help, variable, bytesText(def)), func(v string) (err error) {
-		*p, err = parseSize(v)
-		return err
-	})
-	*p = def
-	if v, ok := env(variable); ok {
-		if n, err := parseSize(v); err == nil {
-			*p = n
-		} else {
-			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no size, using %s\n", variable, v, bytesText(def))
-		}
-	}
+// limitSettings are those that an edge sets its clients.
+func limitSettings(f *flag.FlagSet, s *settings) {
+	d, o := edge.Defaults(), &s.edge
+	size(f, &o.MaxBody, "max-body", "MAX_BODY", d.MaxBody, "size of a JSON body; the whole conversations of other protocols may have 32 times as much")
+	size(f, &o.MaxUpload, "max-upload", "MAX_UPLOAD", d.MaxUpload, "size of an uploaded artifact")
+	size(f, &o.MaxHeader, "max-header", "MAX_HEADER", d.MaxHeader, "size of a request's header")
+	span(f, &o.HeaderTimeout, "header-timeout", "HEADER_TIMEOUT", d.HeaderTimeout, "for a request's header to come")
+	span(f, &o.BodyTimeout, "body-timeout", "BODY_TIMEOUT", d.BodyTimeout, "of silence in a request's body; after it a body needs 1 KiB/s")
+	span(f, &o.Stream.WriteTimeout, "write-timeout", "WRITE_TIMEOUT", d.Stream.WriteTimeout, "for a client to take the next 64 KiB of what it is sent")
+	number(f, &o.MaxStreams, "max-streams", "MAX_STREAMS", d.MaxStreams, "streams open at once")
+	number(f, &o.MaxConns, "max-connections", "MAX_CONNECTIONS", d.MaxConns, "connections at once")
+	size(f, &o.Memory, "memory", "MEMORY", d.Memory, "memory of the process; near it no streams are taken; GOMEMLIMIT wins; 0: no limit")
+	span(f, &o.MaxWait, "max-wait", "MAX_WAIT", d.MaxWait, "longest ?wait= of a request")
+	number(f, &o.TenantRate, "tenant-rate", "TENANT_RATE", d.TenantRate, "requests a minute of one tenant at one edge; 0: no limit")
+	number(f, &o.TenantStreams, "tenant-streams", "TENANT_STREAMS", d.TenantStreams, "streams of one tenant open at one edge; 0: no limit")
+	number(f, &o.AddressRate, "address-rate", "ADDRESS_RATE", d.AddressRate, "requests a minute of one client's address at one edge; 0: no limit")
+	number(f, &o.AddressStreams, "address-streams", "ADDRESS_STREAMS", d.AddressStreams, "streams of one client's address open at one edge; 0: no limit")
+	number(f, &o.AddressConns, "address-connections", "ADDRESS_CONNECTIONS", d.AddressConns, "connections of one address, proxies excepted; 0: no limit")
+	text(f, &s.proxies, "trusted-proxies", "TRUSTED_PROXIES", "", "addresses or prefixes of proxies whose X-Forwarded-For is believed, separated by commas; empty: nobody's")
+	number(f, &o.DrainRate, "drain-rate", "DRAIN_RATE", d.DrainRate, "streams ended a second when the edge stops, so that their clients do not come back all at once")
+	span(f, &o.DrainPeriod, "drain-period", "DRAIN_PERIOD", d.DrainPeriod, "for that at most, and then for other requests to finish")
 }
 
 var units = []struct {
@@ -85,7 +57,8 @@ func parseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size: write 256KiB, 512MiB, 2GiB or a number of bytes", text)
 }
 
-func bytesText(n int64) string {
+// sizeText is how parseSize reads it, in the largest unit of which it is a whole number.
+func sizeText(n int64) string {
 	for _, u := range units[:3] {
 		if n >= int64(u.bytes) && n%int64(u.bytes) == 0 {
 			return strconv.FormatInt(n/int64(u.bytes), 10) + u.name

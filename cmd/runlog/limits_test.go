@@ -25,7 +25,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%q: %d", text, got)
 		}
 	}
-	if got := bytesText(256<<10) + " " + bytesText(1000) + " " + bytesText(0); got != "256KiB 1000 0" {
+	if got := sizeText(256<<10) + " " + sizeText(1000) + " " + sizeText(0); got != "256KiB 1000 0" {
 		t.Error(got)
 	}
 }

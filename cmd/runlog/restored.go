@@ -16,11 +16,7 @@ func restoredCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := s.connect("restored")
-	if err != nil {
-		return err
-	}
-	st, err := s.open(ctx, nc, false)
+	st, err := s.openAs(ctx, "restored")
 	if err != nil {
 		return err
 	}

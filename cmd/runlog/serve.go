@@ -13,7 +13,6 @@ import (
 
 	"github.com/runlog-dev/runlog/artifacts"
 	"github.com/runlog-dev/runlog/edge"
-	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/recorder"
 	"github.com/runlog-dev/runlog/worker"
 	"github.com/runlog-dev/runlog/worker/agent"
@@ -55,29 +54,23 @@ func (s *settings) serveEdge(ctx context.Context, st *stores, ln net.Listener) e
 	if opts.Memory > 0 {
 		s.log.Info("memory is limited", "bytes", opts.Memory)
 	}
-	if opts.MaxConns < s.limits.maxConns {
+	if opts.MaxConns < s.edge.MaxConns {
 		s.log.Warn("connections are limited by the files that the process may open: raise that (ulimit -n, LimitNOFILE)", "connections", opts.MaxConns)
 	}
 	srv := edge.New(edge.Deps{Log: st.log, Artifacts: st.artifacts, Catalog: st.catalog, Metrics: st.metrics, Logger: s.log}, opts)
 	return srv.Run(ctx, ln)
 }
 
-func (s *settings) edgeOptions() (edge.Options, error) {
-	certificate, err := s.tlsConfig()
-	if err != nil {
-		return edge.Options{}, err
+// edgeOptions are the settings of an edge, as far as this process can bear them.
+func (s *settings) edgeOptions() (o edge.Options, err error) {
+	o = s.edge
+	o.SocketPing, o.Origins = o.Stream.Ping, list(s.origins)
+	o.MaxConns, o.Memory = limitConns(o.MaxConns, openFiles()), limitMemory(o.Memory)
+	if o.TLS, err = s.tlsConfig(); err != nil {
+		return o, err
 	}
-	l := &s.limits
-	proxies, err := prefixes(l.trustedProxies)
-	return edge.Options{
-		Stream:     stream.Options{Ping: s.ping, WriteTimeout: l.writeTimeout},
-		SocketPing: s.ping, TLS: certificate, Origins: list(s.origins), TrustedProxies: proxies,
-		MaxBody: l.maxBody, MaxUpload: l.maxUpload, MaxHeader: int(l.maxHeader), HeaderTimeout: l.headerTimeout, BodyTimeout: l.bodyTimeout,
-		MaxStreams: l.maxStreams, MaxConns: limitConns(l.maxConns, openFiles()), Memory: limitMemory(l.memory), MaxWait: l.maxWait,
-		TenantRate: l.tenantRate, TenantStreams: l.tenantStreams,
-		AddressRate: l.addressRate, AddressStreams: l.addressStreams, AddressConns: l.addressConns,
-		DrainDelay: s.drainDelay, DrainRate: l.drainRate, DrainPeriod: l.drainPeriod,
-	}, err
+	o.TrustedProxies, err = prefixes(s.proxies)
+	return o, err
 }
 
 // list reads values that are separated by commas.

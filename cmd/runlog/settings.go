@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runlog-dev/runlog/edge"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/examples"
 	"github.com/runlog-dev/runlog/worker/redact"
 )
@@ -22,10 +24,9 @@ type settings struct {
 	agents                              string
 	partitions, replicas                int
 	slots, tenantSlots                  int
-	lease, grace, ping, drainDelay      time.Duration
-	elsewhere                           time.Duration
-	limits                              limits
-	tlsCert, tlsKey, origins            string
+	lease, grace, elsewhere             time.Duration
+	tlsCert, tlsKey, origins, proxies   string
+	edge                                edge.Options // but for what those four say
 	syncMode                            string
 	log                                 *slog.Logger
 }
@@ -81,12 +82,12 @@ func catalogSettings(f *flag.FlagSet, s *settings) {
 
 func edgeSettings(f *flag.FlagSet, s *settings) {
 	text(f, &s.listen, "listen", "LISTEN", "127.0.0.1:8080", "address for clients; keys are needed beyond this machine")
-	span(f, &s.ping, "ping", "PING", 15*time.Second, "pause between signs of life on a stream")
+	span(f, &s.edge.Stream.Ping, "ping", "PING", stream.DefaultPing, "pause between signs of life on a stream")
 	text(f, &s.tlsCert, "tls-cert", "TLS_CERT", "", "certificate file; with it, HTTPS and HTTP/2")
 	text(f, &s.tlsKey, "tls-key", "TLS_KEY", "", "file of its key")
 	text(f, &s.origins, "origins", "ORIGINS", "", "origins of web pages that may call, separated by commas; * for all")
-	span(f, &s.drainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
-	s.limits.settings(f)
+	span(f, &s.edge.DrainDelay, "drain-delay", "DRAIN_DELAY", 0, "between not ready and the end of streams")
+	limitSettings(f, s)
 }
 
 func workerSettings(f *flag.FlagSet, s *settings) {
@@ -113,17 +114,34 @@ func text(f *flag.FlagSet, p *string, name, variable, def, help string) {
 }
 
 func number(f *flag.FlagSet, p *int, name, variable string, def int, help string) {
-	f.Func(name, fmt.Sprintf("%s (RUNLOG_%s) (default %d)", help, variable, def), func(v string) (err error) {
-		*p, err = parseNumber(v)
+	read(f, p, name, variable, def, help, parseNumber, strconv.Itoa)
+}
+
+// size is a number of bytes, such as 256KiB, 1.5GiB or 1000.
+func size(f *flag.FlagSet, p *int64, name, variable string, def int64, help string) {
+	read(f, p, name, variable, def, help, parseSize, sizeText)
+}
+
+func span(f *flag.FlagSet, p *time.Duration, name, variable string, def time.Duration, help string) {
+	read(f, p, name, variable, def, help, time.ParseDuration, time.Duration.String)
+}
+
+// read defines a setting that is parsed. A variable that cannot be is passed over, loudly: a
+// server that stays away for a slip of the pen helps nobody.
+func read[T any](f *flag.FlagSet, p *T, name, variable string, def T, help string, parse func(string) (T, error), show func(T) string) {
+	f.Func(name, fmt.Sprintf("%s (RUNLOG_%s) (default %s)", help, variable, show(def)), func(v string) (err error) {
+		*p, err = parse(v)
 		return err
 	})
 	*p = def
-	if v, ok := env(variable); ok {
-		if n, err := parseNumber(v); err == nil {
-			*p = n
-		} else {
-			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no number, using %d\n", variable, v, def)
-		}
+	v, ok := env(variable)
+	if !ok {
+		return
+	}
+	if set, err := parse(v); err == nil {
+		*p = set
+	} else {
+		fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s: %v, using %s\n", variable, err, show(def))
 	}
 }
 
@@ -133,17 +151,6 @@ func parseNumber(text string) (int, error) {
 		return 0, fmt.Errorf("%q is no number from 0 on", text)
 	}
 	return int(n), nil
-}
-
-func span(f *flag.FlagSet, p *time.Duration, name, variable string, def time.Duration, help string) {
-	if v, ok := env(variable); ok {
-		if d, err := time.ParseDuration(v); err == nil {
-			def = d
-		} else {
-			fmt.Fprintf(os.Stderr, "runlog: RUNLOG_%s=%q is no duration, using %s\n", variable, v, def)
-		}
-	}
-	f.DurationVar(p, name, def, help+" (RUNLOG_"+variable+")")
 }
 
 // agentFiles is where agents are read from: the directory that was named,

@@ -8,6 +8,12 @@ import (
 	"github.com/runlog-dev/runlog/edge/room"
 )
 
+// What holds where Options say nothing.
+const (
+	DefaultPing         = 15 * time.Second
+	DefaultWriteTimeout = 30 * time.Second
+)
+
 // Options of a Hub; the zero value works.
 type Options struct {
 	RingBytes    int           // about what a topic keeps in memory, in bytes, default 16 MiB
@@ -45,10 +51,10 @@ func (o *Options) setDefaults() {
 	o.PageBytes = cmp.Or(o.PageBytes, 256<<10)
 	o.PageReaders = cmp.Or(o.PageReaders, 32)
 	o.PageQueue = cmp.Or(o.PageQueue, 10_000)
-	o.Ping = cmp.Or(o.Ping, 15*time.Second)
+	o.Ping = cmp.Or(o.Ping, DefaultPing)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
 	o.CheckHead = cmp.Or(o.CheckHead, 15*time.Second)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
 	o.LoadWait = cmp.Or(o.LoadWait, 5*time.Second)
 	o.Budget = o.Budget.Divide()
 	o.Observe.setDefaults()
