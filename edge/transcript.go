@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"strings"
-
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -22,7 +20,7 @@ func transcriptOf(st runState, fold *event.Session) transcript {
 		if m.RunID == st.RunID {
 			t.Messages = append(t.Messages, m)
 			if m.Role == event.RoleAssistant {
-				t.Text = textOf(m)
+				t.Text = event.TextOf(event.Values(m.Parts))
 			}
 		}
 	}
@@ -37,14 +35,4 @@ func transcriptOf(st runState, fold *event.Session) transcript {
 		}
 	}
 	return t
-}
-
-func textOf(m *event.Message) string {
-	var b strings.Builder
-	for _, p := range m.Parts {
-		if p.Type == event.PartText {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
 }

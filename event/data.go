@@ -47,6 +47,26 @@ type Part struct {
 // TextPart is the commonest part.
 func TextPart(text string) Part { return Part{Type: PartText, Text: text} }
 
+// TextOf is the text of a message, as far as clients see it.
+func TextOf(parts []Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Type == PartText && !p.Internal {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+// Values are the parts of a fold's message as its events have them.
+func Values(of []*Part) []Part {
+	parts := make([]Part, len(of))
+	for i, p := range of {
+		parts[i] = *p
+	}
+	return parts
+}
+
 // ArtifactPath begins the URL of each artifact.
 const ArtifactPath = "/artifacts/"
 

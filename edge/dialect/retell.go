@@ -71,9 +71,7 @@ func (r *retold) message(m *event.Message) {
 	r.add(event.StepStarted, event.StepStartedData{Step: r.step})
 	r.add(event.MessageStarted, event.MessageStartedData{MessageID: m.MessageID, Role: m.Role})
 	calls := 0
-	parts := make([]event.Part, len(m.Parts))
 	for i, p := range m.Parts {
-		parts[i] = *p
 		switch p.Type {
 		case event.PartText:
 			r.add(event.TextDelta, event.TextDeltaData{MessageID: m.MessageID, Delta: p.Text})
@@ -89,6 +87,7 @@ func (r *retold) message(m *event.Message) {
 	if m.Status == event.Streaming {
 		return
 	}
+	parts := event.Values(m.Parts)
 	r.add(event.MessageCompleted, event.MessageCompletedData{MessageID: m.MessageID, Role: m.Role, Parts: parts, SHA256: event.TextHash(parts)})
 	r.add(event.StepCompleted, event.StepCompletedData{Step: r.step})
 	for i, c := range r.s.CallsOf(m.MessageID) {

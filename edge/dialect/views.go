@@ -79,23 +79,3 @@ func (all Activities) Patched(d event.ActivityDeltaData) (event.ActivityData, bo
 	a.Content = content
 	return a, true
 }
-
-// Said is the text of a message, as far as clients see it.
-func Said(parts []event.Part) string {
-	var b strings.Builder
-	for _, p := range parts {
-		if p.Type == event.PartText && !p.Internal {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
-}
-
-// Parts are those of a fold's message as events have them.
-func Parts(of []*event.Part) []event.Part {
-	parts := make([]event.Part, len(of))
-	for i, p := range of {
-		parts[i] = *p
-	}
-	return parts
-}

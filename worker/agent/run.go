@@ -201,10 +201,7 @@ func (r *Run) closeOpen(view *event.Session, why string) []event.Event {
 // closeMessage keeps what the model has said so far.
 func (r *Run) closeMessage(view *event.Session, m *event.Message, index int) []event.Event {
 	var out []event.Event
-	parts := make([]event.Part, len(m.Parts))
-	for i, p := range m.Parts {
-		parts[i] = *p
-	}
+	parts := event.Values(m.Parts)
 	for i, c := range view.CallsOf(m.MessageID) {
 		out = append(out, r.hidden(c.Internal, event.ToolArgs, event.ToolArgsData{CallID: c.CallID, Name: c.Name, Index: i, Args: c.Args, Redacted: c.Redacted}))
 	}

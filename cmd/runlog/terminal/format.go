@@ -125,14 +125,3 @@ func contentLine(parts []event.Part, n int) string {
 	}
 	return ""
 }
-
-// textOf joins the text parts of a message.
-func textOf(parts []event.Part) string {
-	var b strings.Builder
-	for _, p := range parts {
-		if p.Type == event.PartText {
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
-}

@@ -37,7 +37,7 @@ func (v *textView) reset(e event.Event, s event.Session) {
 
 func (v *textView) message(e event.Event, m *event.Message, calls map[string]*event.ToolCall) {
 	if m.Role != event.RoleAssistant {
-		v.userMessage(m.Role, textOf(values(m.Parts)))
+		v.userMessage(m.Role, event.TextOf(event.Values(m.Parts)))
 		return
 	}
 	for _, p := range m.Parts {
@@ -90,12 +90,4 @@ func (v *textView) oldRun(r *event.Run) {
 		line += fmt.Sprintf(": %s: %s", r.Error.Code, r.Error.Message)
 	}
 	v.remark(line)
-}
-
-func values(parts []*event.Part) []event.Part {
-	out := make([]event.Part, len(parts))
-	for i, p := range parts {
-		out[i] = *p
-	}
-	return out
 }

@@ -174,9 +174,9 @@ func (v *textView) textDelta(_ event.Event, d event.TextDeltaData) { v.speak(d.M
 
 func (v *textView) messageCompleted(_ event.Event, d event.MessageCompletedData) {
 	if d.Role == event.RoleAssistant {
-		v.finish(d.MessageID, textOf(d.Parts))
+		v.finish(d.MessageID, event.TextOf(d.Parts))
 	} else if v.users {
-		v.userMessage(d.Role, textOf(d.Parts))
+		v.userMessage(d.Role, event.TextOf(d.Parts))
 	}
 }
 

@@ -92,7 +92,7 @@ func what(e event.Event) string {
 		if f.Role != "" {
 			add("%s", f.Role)
 		}
-		if text := f.Text + textOf(f.Parts); text != "" {
+		if text := f.Text + event.TextOf(f.Parts); text != "" {
 			add("%q", oneLine(text, 60))
 		}
 	case "tool", "approval":

@@ -96,7 +96,7 @@ func (d Dialect) Task(s *event.Session, run *event.Run, history int) Task {
 	}
 	for _, m := range s.Messages {
 		if m.RunID == run.RunID && m.Role == event.RoleUser {
-			t.History = append(t.History, Message{m.MessageID, s.SessionID, run.RunID, "ROLE_USER", partsOf(dialect.Parts(m.Parts), d.Base)})
+			t.History = append(t.History, Message{m.MessageID, s.SessionID, run.RunID, "ROLE_USER", partsOf(event.Values(m.Parts), d.Base)})
 		}
 	}
 	if n := len(t.History); history >= 0 && n > history {
@@ -148,7 +148,7 @@ func artifactsOf(s *event.Session, run *event.Run, base string) []Artifact {
 		if m.RunID != run.RunID || m.Role != event.RoleAssistant {
 			continue
 		}
-		if parts := spoken(dialect.Parts(m.Parts), base); len(parts) > 0 {
+		if parts := spoken(event.Values(m.Parts), base); len(parts) > 0 {
 			list = append(list, Artifact{ArtifactID: m.MessageID, Name: answerName, Parts: parts})
 		}
 	}
@@ -233,7 +233,7 @@ func textPart(text string) Part { return Part{Text: &text} }
 // artifact.
 func streaming(s *event.Session, run *event.Run) string {
 	for _, m := range s.View().Messages {
-		if m.RunID == run.RunID && m.Status == event.Streaming && len(spoken(dialect.Parts(m.Parts), "")) > 0 {
+		if m.RunID == run.RunID && m.Status == event.Streaming && len(spoken(event.Values(m.Parts), "")) > 0 {
 			return m.MessageID
 		}
 	}

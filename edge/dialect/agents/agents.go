@@ -78,7 +78,7 @@ func answer(s *event.Session, id string) string {
 	if m == nil {
 		return ""
 	}
-	return dialect.Said(dialect.Parts(m.Parts))
+	return event.TextOf(event.Values(m.Parts))
 }
 
 func begin(kind string) dialect.Object { return dialect.NewObject(128).Text("type", kind) }

@@ -80,7 +80,7 @@ func messageCompleted(d Dialect, e event.Event, data event.MessageCompletedData)
 		return nil
 	}
 	list := []dialect.Message{begin("TEXT_MESSAGE_START", e).Text("messageId", data.MessageID).Text("role", string(data.Role)).Message("")}
-	if text := dialect.Said(data.Parts); text != "" {
+	if text := event.TextOf(data.Parts); text != "" {
 		list = append(list, begin("TEXT_MESSAGE_CONTENT", e).Text("messageId", data.MessageID).Text("delta", text).Message(""))
 	}
 	return append(list, end)

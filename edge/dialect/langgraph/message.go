@@ -70,7 +70,7 @@ func ResultID(callID string) string { return callID + "-result" }
 func messages(s *event.Session) []message {
 	list := []message{}
 	for _, m := range s.Messages {
-		if r := s.Run(m.RunID); m.Status == event.Streaming || r != nil && r.ParentRunID != "" || hidden(dialect.Parts(m.Parts)) {
+		if r := s.Run(m.RunID); m.Status == event.Streaming || r != nil && r.ParentRunID != "" || hidden(event.Values(m.Parts)) {
 			continue
 		}
 		list = append(list, withResults(s, m)...)
@@ -85,7 +85,7 @@ func hidden(parts []event.Part) bool {
 
 // withResults is a message, and what its tools have said.
 func withResults(s *event.Session, m *event.Message) []message {
-	list := []message{messageOf(s, m.MessageID, m.Role, dialect.Parts(m.Parts))}
+	list := []message{messageOf(s, m.MessageID, m.Role, event.Values(m.Parts))}
 	for _, c := range s.CallsOf(m.MessageID) {
 		if c.Done() && !c.Internal {
 			list = append(list, toolMessage(dialect.ResultOf(c), c.Status == event.Failed))
@@ -183,7 +183,7 @@ func valuesOf(list []message, state json.RawMessage) json.RawMessage {
 func MessagesThrough(s *event.Session, runs map[string]bool) json.RawMessage {
 	list := []message{}
 	for _, m := range s.Messages {
-		if runs[m.RunID] && m.Status != event.Streaming && !hidden(dialect.Parts(m.Parts)) {
+		if runs[m.RunID] && m.Status != event.Streaming && !hidden(event.Values(m.Parts)) {
 			list = append(list, withResults(s, m)...)
 		}
 	}

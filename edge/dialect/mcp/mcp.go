@@ -190,7 +190,7 @@ func (c *Call) messageCompleted(e event.Event, d event.MessageCompletedData) {
 	if d.Role != event.RoleAssistant {
 		return
 	}
-	c.said, c.text = d.MessageID, dialect.Said(d.Parts)
+	c.said, c.text = d.MessageID, event.TextOf(d.Parts)
 	c.progress(e, "a message is complete")
 }
 

@@ -39,7 +39,7 @@ func (n *Inputs) Snapshot(_ dialect.Kind, s *event.Session, _ dialect.Audience) 
 	n.Items = nil
 	for _, m := range s.View().Messages {
 		if m.RunID == n.d.Run && m.Role != event.RoleAssistant && n.d.From == 0 {
-			n.message(m.MessageID, m.Role, dialect.Parts(m.Parts))
+			n.message(m.MessageID, m.Role, event.Values(m.Parts))
 		}
 	}
 	return nil

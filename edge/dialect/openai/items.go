@@ -146,7 +146,7 @@ func (r *Response) messageCompleted(e event.Event, d event.MessageCompletedData)
 		return
 	}
 	if i := r.byID[d.MessageID]; i != nil && i.open {
-		text := dialect.Said(d.Parts)
+		text := event.TextOf(d.Parts)
 		r.endText(i, text, "completed", outputText(text))
 	}
 	for _, i := range r.items {

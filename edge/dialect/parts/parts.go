@@ -176,7 +176,7 @@ func answered(before *event.Session, e event.Event, r result) []dialect.Message 
 	if m == nil {
 		return nil
 	}
-	return command(e, "assistant.message", message{m.MessageID, m.Role, partsOf(before, dialect.Parts(m.Parts), r), m.Status})
+	return command(e, "assistant.message", message{m.MessageID, m.Role, partsOf(before, event.Values(m.Parts), r), m.Status})
 }
 
 // shared tells the shared state as it is now.

@@ -55,7 +55,7 @@ func textDelta(e event.Event) []dialect.Message {
 func messageCompleted(e event.Event, d event.MessageCompletedData) []dialect.Message {
 	parts := shown(d.Parts)
 	if d.Role == event.RoleAssistant && e.CommandID == "" {
-		return alone(begin("message_after", e).Text("message_id", d.MessageID).Text("text", dialect.Said(parts)).Value("parts", parts))
+		return alone(begin("message_after", e).Text("message_id", d.MessageID).Text("text", event.TextOf(parts)).Value("parts", parts))
 	}
 	d.Parts = parts
 	return alone(begin("event", e).Text("name", string(e.Type)).Value("data", d))
