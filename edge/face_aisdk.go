@@ -188,25 +188,6 @@ func (s *Server) aisdkStream(w http.ResponseWriter, r *http.Request, c *call, n 
 	return s.startStream(w, r, c, n, req)
 }
 
-// idles tells where a stream ends that cannot wait: at the event after from that
-// parks the run, unless it has gone on since.
-func (s *Server) idles(ctx context.Context, p runPlace, from event.Seq) func(event.Event) bool {
-	ctx = context.WithoutCancel(ctx) // the handler may have returned
-	return func(e event.Event) bool {
-		if e.Seq <= from || !parks(e) {
-			return false
-		}
-		var d event.RunStatusData
-		ctx, cancel := context.WithTimeout(ctx, settleWait)
-		defer cancel()
-		st, _, err := s.state(ctx, p)
-		if err != nil || e.Into(&d) != nil {
-			return true // it has been parked: no lie
-		}
-		return st.Seq <= e.Seq || st.ExpiresAt != nil && st.ExpiresAt.Equal(d.ExpiresAt.Time)
-	}
-}
-
 // aisdkMessages are the messages that the session does not hold; the last one is
 // always among them. What assistants said is taken only if the conversation began
 // elsewhere.

@@ -11,6 +11,7 @@ import (
 	"github.com/runlog-dev/runlog/edge"
 	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
 	"github.com/runlog-dev/runlog/event"
+	"github.com/runlog-dev/runlog/eventlog"
 )
 
 // play writes a scenario as the session's log.
@@ -190,5 +191,50 @@ func TestChatsAreIdempotent(t *testing.T) {
 	again := <-w.invokes
 	if again.RunID == cmd.RunID || again.Messages[0].MessageID == cmd.Messages[0].MessageID {
 		t.Errorf("the run again: %+v", again)
+	}
+}
+
+// TestChatsComeBackAfterTheirAnswer: a chat whose connection broke once it had answered is told
+// what its answer has led to, though nobody has taken it yet, or the run has not gone on.
+func TestChatsComeBackAfterTheirAnswer(t *testing.T) {
+	sc, _ := scenarios.Named("client-tool")
+	log := sc.Log()
+	parked := slices.IndexFunc(log, func(e event.Event) bool {
+		return e.Type == event.RunStatus && strings.Contains(string(e.Data), "expires_at")
+	})
+	given := slices.IndexFunc(log, func(e event.Event) bool { return e.Type == event.ToolCompleted })
+	var result event.ToolCompletedData
+	if err := log[given].Into(&result); err != nil || given != parked+1 {
+		t.Fatal(parked, given, err)
+	}
+	for name, there := range map[string]int{"in the inbox": parked + 1, "in the log": given + 1} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			w := s.scribe("default", scenarios.SessionID)
+			w.write(log[:there]...)
+			s.index(scenarios.RunID, scenarios.SessionID)
+			if there == parked+1 {
+				cmd := event.Command{CommandID: "answer", Kind: event.Result, SessionID: scenarios.SessionID, RunID: scenarios.RunID,
+					CallID: result.CallID, Content: result.Content}
+				if err := s.log.Submit(t.Context(), eventlog.Key{Tenant: "default", Session: scenarios.SessionID}, cmd); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := s.edge(edge.Options{}).listen("/api/chat/" + scenarios.SessionID + "/stream")
+			for {
+				m, err := l.any()
+				if err != nil {
+					t.Fatalf("the chat is not told that its run waits: %v", err)
+				}
+				if strings.Contains(m.data, `"finishReason":"tool-calls"`) {
+					break
+				}
+			}
+			w.write(log[there:]...)
+			all := l.bare()
+			if n := len(all); n < 3 || all[n-1].data != "[DONE]" || !strings.Contains(all[n-2].data, `"finishReason":"stop"`) {
+				t.Errorf("after its answer the chat is told %+v", all)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/runlog-dev/runlog/edge/stream"
@@ -133,6 +134,40 @@ func parks(e event.Event) bool {
 // parksAfter tells of later events than one whether they park the run.
 func parksAfter(from event.Seq) func(event.Event) bool {
 	return func(e event.Event) bool { return e.Seq > from && parks(e) }
+}
+
+// idles tells where a stream ends that cannot wait: at the event after from that
+// parks the run, unless it has gone on since or is about to.
+func (s *Server) idles(ctx context.Context, p runPlace, from event.Seq) func(event.Event) bool {
+	ctx = context.WithoutCancel(ctx) // the handler may have returned
+	return func(e event.Event) bool {
+		var d event.RunStatusData
+		if e.Seq <= from || !parks(e) || e.Into(&d) != nil {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(ctx, settleWait)
+		defer cancel()
+		waiting, err := s.Log.Inbox(ctx, p.key) // first: a command may turn into events meanwhile
+		if err != nil {
+			return true // it has been parked: no lie
+		}
+		fold, err := s.load(ctx, p.key)
+		if err != nil {
+			return true
+		}
+		run := fold.Parked()
+		still := fold.Seq <= e.Seq || run != nil && run.RunID == p.runID && run.ExpiresAt != nil && run.ExpiresAt.Equal(d.ExpiresAt.Time)
+		return still && !answered(fold, p.runID, waiting)
+	}
+}
+
+// answered reports whether a command that waits to be taken ends the wait of a parked run: a
+// client that has sent it and comes back would otherwise be asked for the same again.
+func answered(fold *event.Session, runID string, waiting []eventlog.Waiting) bool {
+	return slices.ContainsFunc(waiting, func(cmd eventlog.Waiting) bool {
+		t := fold.Call(cmd.CallID)
+		return fold.Within(cmd.RunID, runID) && (cmd.Kind == event.Cancel || cmd.Kind == event.Resume || t != nil && t.Waits())
+	})
 }
 
 // readThrough starts a run and encodes it for nobody, to its end or as far as it
