@@ -44,9 +44,14 @@ func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind, patient bo
 	v.dropSnapshot()
 	v.kept.Drop() // the snapshot replaces it; kept, it could be what there is no turn or room for
 	s, err := v.newSnapshot(ctx, kind, patient)
-	if err != nil {
-		return err
+	if err == nil {
+		v.beginWith(s)
 	}
+	return err
+}
+
+// beginWith moves the viewer to where a snapshot was taken, and has it show that first.
+func (v *Viewer) beginWith(s *snapshot) {
 	v.first, v.page, v.until, v.hidden = s, s.head, s.head.Seq, 0
 	v.at = Position{Seq: s.head.Seq, Epoch: s.head.Epoch}
 	v.has = v.at
@@ -60,7 +65,6 @@ func (v *Viewer) takeSnapshot(ctx context.Context, kind dialect.Kind, patient bo
 	if s.head.Seq > v.topic.look(0, nil).head.Seq {
 		v.topic.watch.Check()
 	}
-	return nil
 }
 
 // newSnapshot makes a snapshot, or takes one that others have made. An encoder of the
@@ -142,18 +146,17 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	if err != nil || replay == 0 {
 		return err
 	}
-	from := v.at
-	err = v.takeSnapshot(ctx, dialect.Snapshot, false)
+	s, err := v.newSnapshot(ctx, dialect.Snapshot, false)
 	switch {
 	case errors.Is(err, ErrCrowded): // show the events
+		return nil
 	case err != nil:
 		return err
-	case v.first.size() < replay:
-		return nil
+	case s.size() < replay:
+		v.beginWith(s)
+	default:
+		v.hub.stands.drop(s)
 	}
-	v.dropSnapshot()
-	v.at, v.page = from, eventlog.Head{}
-	v.over, v.status, v.until = false, "", head.Seq
 	return nil
 }
 
