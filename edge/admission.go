@@ -91,6 +91,7 @@ func (a *admission) leave() {
 	s.ledger.Return(a.promised)
 }
 
+// errTooManyStreams is for whom a quota has no stream left.
 func (s *Server) errTooManyStreams(q *quotas) error {
 	p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d streams of one %s are open at this edge; close some, or follow many sessions over one", q.streams, q.of)
 	p.retryAfter = time.Second

@@ -137,6 +137,7 @@ func (s *Server) agentNames(ctx context.Context) ([]string, error) {
 // agentTTL is how long an agentCache remembers.
 const agentTTL = 10 * time.Second
 
+// known reports whether an agent was announced a moment ago.
 func (a *agentCache) known(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -152,6 +153,7 @@ func (a *agentCache) add(name string) {
 	a.until[name] = time.Now().Add(agentTTL)
 }
 
+// only is what onlyAgent chose a moment ago; empty: nothing.
 func (a *agentCache) only() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,6 +169,7 @@ func (a *agentCache) setOnly(name string) {
 	a.def, a.defChosen = name, time.Now()
 }
 
+// jsonOrNil is what somebody has announced, if it is JSON.
 func jsonOrNil(raw []byte) json.RawMessage {
 	if event.Valid(raw) {
 		return raw

@@ -63,10 +63,13 @@ func (s *Server) endRun(w http.ResponseWriter, r *http.Request, c *call, kind ev
 	return nil
 }
 
+// cancel asks for a run's end at once; see end.
 func (s *Server) cancel(ctx context.Context, c *call, p runPlace, reason string, wait bool) (runState, error) {
 	return s.end(ctx, c, p, event.Cancel, reason, wait)
 }
 
+// end asks for a run's end, unless it has ended, and returns how it is then. wait: after
+// its terminal event, or Options.MaxWait.
 func (s *Server) end(ctx context.Context, c *call, p runPlace, kind event.Kind, reason string, wait bool) (runState, error) {
 	ended, done, err := s.watchEnd(ctx, p, nil)
 	if err != nil {

@@ -91,6 +91,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, c *call) error {
 	return s.chatWait(w, r, c, sub, format)
 }
 
+// chatWait answers when the run is over, or with its place when the client has waited for
+// as long as it may.
 func (s *Server) chatWait(w http.ResponseWriter, r *http.Request, c *call, sub *submission, format string) error {
 	ref, _, err := s.reserve(r.Context(), sub)
 	if err != nil {

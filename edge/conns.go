@@ -96,6 +96,7 @@ func (l *limitListener) take(key string) *Problem {
 	return nil
 }
 
+// give counts a connection out.
 func (l *limitListener) give(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

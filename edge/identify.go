@@ -44,6 +44,7 @@ func (s *Server) follower(h handler) handler {
 	}
 }
 
+// identifyFollower finds out who presents a key or a token for a stream.
 func (s *Server) identifyFollower(r *http.Request, c *call, secret string, byCookie bool) error {
 	who, err := s.gate.Follower(r.Context(), secret)
 	if err != nil {

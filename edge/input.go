@@ -186,6 +186,7 @@ func beginInput(at, role, id string) (m inputMessage, err error) {
 	return m, nil
 }
 
+// readRole reads the names that protocols have for roles.
 func readRole(at, role string) (event.Role, error) {
 	switch role {
 	case "user", "tool": // what a tool says joins its call
@@ -206,6 +207,7 @@ func orText(parts []event.Part) []event.Part {
 	return parts
 }
 
+// unknownMember refuses a message with a member that has no meaning here.
 func unknownMember(at string, fields map[string]json.RawMessage) error {
 	known := append([]string{"role", "id", "message_id", "content", "parts", "tool_calls", "tool_call_id"}, passed...)
 	for name, value := range fields {

@@ -147,6 +147,7 @@ func readFile(at, kind string, fields map[string]json.RawMessage) (event.Part, e
 	return filePart(at, event.Part{Type: event.PartType(kind), ArtifactID: p.ArtifactID, URL: p.URL, Name: p.Name, MediaType: p.MediaType, Bytes: p.Bytes})
 }
 
+// filePart checks a part that names a file, by its artifact or by its URL.
 func filePart(at string, p event.Part) (event.Part, error) {
 	switch {
 	case strings.HasPrefix(p.URL, "data:"):

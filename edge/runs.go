@@ -45,6 +45,7 @@ func (s *Server) findRun(ctx context.Context, c *call, id string) (runPlace, err
 	return p, err
 }
 
+// lookUpRun is findRun for whoever may see all of the tenant's.
 func (s *Server) lookUpRun(ctx context.Context, c *call, id string) (runPlace, error) {
 	if event.CheckID("run id", id) != nil {
 		return runPlace{}, notFound("run", id)
@@ -109,6 +110,7 @@ func (s *Server) stateToTell(ctx context.Context, p runPlace) (runState, *event.
 	return stateOf(fold, p, err)
 }
 
+// stateOf is the state of a run by what came of loading its session.
 func stateOf(fold *event.Session, p runPlace, err error) (runState, *event.Session, error) {
 	if errors.Is(err, eventlog.ErrGone) && p.row != nil {
 		return runState{p.row.Run, p.key.Session, p.row.Seq, p.row.CreatedAt}, nil, nil

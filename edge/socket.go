@@ -194,6 +194,7 @@ type opening struct {
 	Include  string          `json:"include"`
 }
 
+// opening waits for the first message.
 func (k *socket) opening() (o opening, err error) {
 	wait := time.NewTimer(openingTimeout)
 	defer wait.Stop()
@@ -302,6 +303,7 @@ func (k *socket) sayGoodbye(code websocket.StatusCode, reason string) {
 	_ = k.conn.Close(code, reason)
 }
 
+// closeCode tells what HTTP would have told with a status.
 func closeCode(status int) websocket.StatusCode {
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:

@@ -240,7 +240,7 @@ func (c *corked) Write(b []byte) (int, error) {
 	return c.write(b)
 }
 
-// write is called with mu held.
+// write writes in pieces, each of which has its time. The caller holds mu.
 func (c *corked) write(b []byte) (int, error) {
 	return stream.InPieces(c.Conn, b, func() {
 		c.allow()

@@ -218,6 +218,7 @@ func (s *Server) runAnswer(w http.ResponseWriter, r *http.Request, c *call, sub 
 	return nil
 }
 
+// runWait is runAnswer for a client that waits for the run's end.
 func (s *Server) runWait(w http.ResponseWriter, ctx context.Context, c *call, sub *submission, ref eventlog.RunRef, wait time.Duration) error {
 	st, fold, err := s.finish(ctx, sub, ref, wait)
 	if err != nil {

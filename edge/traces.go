@@ -29,6 +29,7 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, c *call) error
 	return nil
 }
 
+// traceRuns finds the runs of the trace that a request names.
 func (s *Server) traceRuns(r *http.Request, c *call) ([]catalog.Run, error) {
 	id := r.PathValue("trace")
 	c.note("trace", id)

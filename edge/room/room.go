@@ -100,7 +100,7 @@ func (r *Room) leave(w *waiter) (waited bool) {
 	return at >= 0
 }
 
-// letIn lets those in who waited for what was given back. It is called with mu held.
+// letIn lets those in who waited for what was given back. The caller holds mu.
 func (r *Room) letIn() {
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *waiter) bool {
 		ok := w.share.grow(w.n)
@@ -111,7 +111,7 @@ func (r *Room) letIn() {
 	})
 }
 
-// grow counts n more bytes if there is room. It is called with the room's mu held.
+// grow counts n more bytes if there is room. The caller holds the room's mu.
 func (s *Share) grow(n int64) (ok bool) {
 	if ok = s.fits(n) && s.promised(n); ok {
 		s.add(n)
@@ -119,7 +119,8 @@ func (s *Share) grow(n int64) (ok bool) {
 	return ok
 }
 
-// fits is called with the room's mu held.
+// fits reports whether there is room for all that is counted and more, beside what others
+// have. The caller holds the room's mu.
 func (s *Share) fits(more int64) bool {
 	r := s.Room
 	others, kin := r.used-s.size, r.of[s.Tenant]-s.size
@@ -128,7 +129,7 @@ func (s *Share) fits(more int64) bool {
 
 // promised has the ledger promise n more bytes, and reports whether there is memory for
 // them. One that is alone may have more than that, but not if others than requests have
-// nearly all of it, as they will for long. It is called with the room's mu held.
+// nearly all of it, as they will for long. The caller holds the room's mu.
 func (s *Share) promised(n int64) bool {
 	r := s.Room
 	p, ok := r.Ledger.Promise(n, r.UpTo)
@@ -173,7 +174,7 @@ func (s *Share) Size() int64 { return s.size }
 // GiveUp gives all of it back. It may be called again.
 func (s *Share) GiveUp() { s.Set(0) }
 
-// add is called with the room's mu held.
+// add counts n bytes, which may be less than none. The caller holds the room's mu.
 func (s *Share) add(n int64) {
 	r := s.Room
 	if r.of == nil {

@@ -76,7 +76,7 @@ func (v *Viewer) foldedWire(ctx context.Context, out *output, e *entry, d dialec
 		v.tells(w.telling)
 		return w.messages, nil
 	}
-	v.tells(nil) // it could be what there is no room for
+	v.tells(nil) // what was sent last may take the room that this one waits for
 	if out.flushers() && !v.topic.reaches(e) {
 		return nil, errStuck
 	}
@@ -106,7 +106,7 @@ func (v *Viewer) encodeAfter(ctx context.Context, e *entry, d dialect.Folding) (
 	return messages, nil
 }
 
-// errStuck: a flusher moves the viewer on, and would have to wait.
+// errStuck: a flusher moves the viewer on, and may not wait as it would have to.
 var errStuck = errors.New("it takes a goroutine to go on")
 
 // lockFolds waits for the topic's folds, and shows meanwhile that the stream lives: who
@@ -120,7 +120,7 @@ func (v *Viewer) lockFolds(ctx context.Context, out *output) error {
 		return errStuck
 	}
 	if v.kept.hasTurn() {
-		v.kept.Drop() // who has the folds may wait for it
+		v.kept.Drop() // whoever has the folds may be waiting for that turn
 	}
 	return v.await(ctx, out, l.Await)
 }
@@ -144,8 +144,9 @@ func (v *Viewer) foldAt(ctx context.Context, seq event.Seq, gate eventlog.Gate) 
 	return s, nil
 }
 
-// foldTries: what a fold lacks may be purged while a snapshot has it, one that was stored
-// since the fold was made or while another one was read.
+// foldTries is how often a fold is taken from the stored snapshot. The log may lack the
+// events that follow it, if they were purged since: then there is a newer snapshot that
+// has them.
 const foldTries = 4
 
 // movedFold takes a fold, or else the stored one, to a seq.
@@ -265,7 +266,7 @@ func (t *topic) spareFold() {
 	}
 }
 
-// forgetFold is called with the folds' lock held.
+// forgetFold drops the folds and what was encoded with them. The caller holds their lock.
 func (t *topic) forgetFold() {
 	t.hub.rings.used.Add(int64(-t.fold.made.size))
 	t.fold.folds, t.fold.made = nil, encodings{}

@@ -88,7 +88,7 @@ func (l *lock) Unlock() {
 	l.pass()
 }
 
-// pass is called with mu held.
+// pass gives the lock to the next in line. The caller holds mu.
 func (l *lock) pass() {
 	if l.line = l.line.next; l.line != nil {
 		close(l.line.turn)

@@ -33,6 +33,7 @@ func (t *telling) begin() {
 	t.share.Set(t.size)
 }
 
+// end counts it out.
 func (t *telling) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +42,7 @@ func (t *telling) end() {
 	}
 }
 
-// tells notes what the viewer sends from now on; nil: nothing that is counted so.
+// tells notes which large message the viewer sends from now on; nil: none that is counted.
 func (v *Viewer) tells(t *telling) {
 	if t == v.telling {
 		return

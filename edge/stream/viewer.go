@@ -68,8 +68,8 @@ type Viewer struct {
 	ahead   []*entry  // read while preparing
 	next    *nextPage // being read
 	pending *pending  // shown, but held back to be merged
-	reading *reading  // what of this is counted; nil: nothing
-	telling *telling  // is being sent; nil: nothing that is counted so
+	reading *reading  // how much of this is counted; nil: none
+	telling *telling  // the large message that is being sent; nil: none that is counted
 
 	// A dialect that follows its run encodes with a state of its own, from the run's
 	// first event on; the client has the messages up to has.
@@ -94,7 +94,7 @@ type Viewer struct {
 	replaying bool   // what is shown was missed and may be merged
 	caught    bool   // has been at the end once
 	parked    bool   // closed by the hub, not by its handler
-	anew      bool   // first has to be taken: what the client has is not what the log has
+	anew      bool   // the log does not have what the client has: Serve begins with a reset
 }
 
 // View subscribes to a session: whatever is appended from now on will be shown.
