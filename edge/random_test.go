@@ -173,7 +173,7 @@ func (tr *trial) restore(authors []*author) {
 		err = errors.Join(err, a.lose(ctx))
 	}
 	tr.log = tr.dial(tr.cluster.URL(), tr.cluster.Nodes())
-	if _, restoreErr := tr.log.Restore(ctx); err != nil || restoreErr != nil {
+	if _, restoreErr := tr.log.Restore(ctx, nil); err != nil || restoreErr != nil {
 		tr.t.Fatal(err, restoreErr)
 	}
 	for _, a := range authors {

@@ -25,7 +25,7 @@ func (s *site) loseEnd(session string, after event.Seq) event.Epoch {
 		}
 	}
 	s.log = s.open(eventlog.Options{})
-	did, restoreErr := s.log.Restore(s.t.Context())
+	did, restoreErr := s.log.Restore(s.t.Context(), nil)
 	if err != nil || restoreErr != nil {
 		s.t.Fatal(err, restoreErr)
 	}

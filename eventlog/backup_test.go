@@ -138,7 +138,7 @@ func TestStreamsArePutBackFromBackups(t *testing.T) {
 		}
 
 		l = dial(t, c.URL(), opts)
-		did, err := l.Restore(t.Context())
+		did, err := l.Restore(t.Context(), nil)
 		if err != nil || did.Sessions != 2 {
 			t.Fatal(did, err)
 		}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -29,9 +31,9 @@ var errAttended = errors.New("a worker is running, or was until a moment ago: st
 // log in any other way, while no other process uses it. From now on events are of a new
 // epoch, so that who has seen the lost ones is found out. What the other streams say of
 // what is not in the log is put right: they need not be of the same moment. It may be
-// repeated.
-func (l *Log) Restore(ctx context.Context) (Restored, error) {
-	r := restore{Log: l, logs: map[Key]ending{}}
+// repeated. told, if it is not nil, is called as sessions are done.
+func (l *Log) Restore(ctx context.Context, told func(done, all int)) (Restored, error) {
+	r := restore{Log: l, told: told, logs: map[Key]ending{}}
 	err := l.unattended(ctx)
 	if err == nil {
 		r.did.Epoch, err = l.newEpoch(ctx)
@@ -87,9 +89,15 @@ func (l *Log) newEpoch(ctx context.Context) (event.Epoch, error) {
 // A restore is under way.
 type restore struct {
 	*Log
+	told func(done, all int)
+
+	mu   sync.Mutex // of what follows, while sessions are read
 	did  Restored
 	logs map[Key]ending
 }
+
+// restoreAtOnce is how many sessions are read at once. Each is in memory as a whole.
+const restoreAtOnce = 16
 
 // An ending is what a log comes to.
 type ending struct {
@@ -100,27 +108,48 @@ type ending struct {
 // sessions has a worker look after every session that is not done: its ticket or its timer
 // may be what the backup lacks.
 func (r *restore) sessions(ctx context.Context) error {
+	var all []Key
 	for p := range r.opts.Partitions {
 		keys, err := r.Sessions(ctx, p, "")
 		if err != nil {
 			return err
 		}
-		for _, k := range keys {
-			if err := r.session(ctx, k); err != nil {
-				return err
-			}
-		}
+		all = append(all, keys...)
 	}
-	return nil
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(restoreAtOnce)
+	for _, k := range all {
+		g.Go(func() error {
+			end, ticketed, err := r.session(ctx, k)
+			if err == nil {
+				r.note(k, end, ticketed, len(all))
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }
 
-func (r *restore) session(ctx context.Context, k Key) error {
+// note counts a session that is done.
+func (r *restore) note(k Key, end ending, ticketed bool, all int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs[k] = end
+	r.did.Sessions++
+	if ticketed {
+		r.did.Ticketed++
+	}
+	if r.told != nil {
+		r.told(r.did.Sessions, all)
+	}
+}
+
+func (r *restore) session(ctx context.Context, k Key) (end ending, ticketed bool, err error) {
 	s, head, err := r.Load(ctx, k)
 	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
-		return err
+		return end, false, err
 	}
-	r.did.Sessions++
-	end := ending{seq: head.Seq}
+	end.seq = head.Seq
 	if err != nil { // fsck says what is wrong with it
 		r.opts.Logger.Warn("session cannot be read", "tenant", k.Tenant, "session", k.Session, "err", err)
 	} else {
@@ -129,18 +158,16 @@ func (r *restore) session(ctx context.Context, k Key) error {
 			end.runs[run.RunID] = true
 		}
 		if err := r.keepSnapshot(ctx, k, s); err != nil {
-			return err
+			return end, false, err
+		}
+		if s.Free() {
+			return end, false, nil
 		}
 	}
-	r.logs[k] = end
-	if err == nil && s.Free() {
-		return nil
-	}
-	r.did.Ticketed++
 	if err := r.Ticket(ctx, k); !errors.Is(err, ErrTicketed) {
-		return err
+		return end, true, err
 	}
-	return nil
+	return end, true, nil
 }
 
 // keepSnapshot stores a session anew of which there is a snapshot: that is of before the

@@ -38,7 +38,7 @@ func appendEach(t *testing.T, w *Writer, n int) {
 // restored says that the log was restored, and appends n events after it.
 func restored(t *testing.T, l *Log, k Key, n int) Restored {
 	t.Helper()
-	did, err := l.Restore(t.Context())
+	did, err := l.Restore(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestAProcessNoticesARestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Restore(t.Context()); err != nil {
+	if _, err := l.Restore(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.SameEpoch(t.Context()); !errors.Is(err, ErrRestored) {
@@ -260,15 +260,35 @@ func TestNoRestoreUnderAWorker(t *testing.T) {
 		}
 		waiting = cons.CachedInfo().NumWaiting
 	}
-	if _, err := l.Restore(t.Context()); !errors.Is(err, errAttended) || l.SameEpoch(t.Context()) != nil {
+	if _, err := l.Restore(t.Context(), nil); !errors.Is(err, errAttended) || l.SameEpoch(t.Context()) != nil {
 		t.Errorf("a restore under a worker: %v", err)
 	}
 	stop()
 	<-done
 	for err = errAttended; errors.Is(err, errAttended); { // until the server knows that it has gone
-		_, err = l.Restore(t.Context())
+		_, err = l.Restore(t.Context(), nil)
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Sessions are read several at a time: each is looked after once, and whoever waits is told how far it is.
+func TestARestoreTellsHowFarItIs(t *testing.T) {
+	const sessions = 5 * restoreAtOnce
+	l := open(t, Options{Partitions: 2})
+	for i := range sessions {
+		w := l.Writer(Key{"default", fmt.Sprint("s", i)}, Head{})
+		appendEach(t, w, 1)
+		w.Close()
+	}
+	var told []int
+	did, err := l.Restore(t.Context(), func(done, all int) {
+		if told = append(told, done); done != len(told) || all != sessions {
+			t.Errorf("%d of %d, after %d", done, all, len(told))
+		}
+	})
+	if err != nil || did.Sessions != sessions || len(told) != sessions {
+		t.Errorf("%+v %v, told %d times", did, err, len(told))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/runlog-dev/runlog/eventlog"
@@ -24,7 +26,7 @@ func restoredCommand(ctx context.Context, args []string) error {
 }
 
 func (s *settings) restored(ctx context.Context, st *stores) error {
-	did, err := st.log.Restore(ctx)
+	did, err := st.log.Restore(ctx, progress(os.Stderr, "sessions"))
 	if err != nil {
 		return err
 	}
@@ -34,6 +36,20 @@ func (s *settings) restored(ctx context.Context, st *stores) error {
 	}
 	fmt.Println("the catalog is rebuilt from the log")
 	return nil
+}
+
+// tellEvery is the pause between what somebody who waits is told.
+const tellEvery = 2 * time.Second
+
+// progress tells how many of something are done, now and then.
+func progress(w io.Writer, of string) func(done, all int) {
+	last := time.Now()
+	return func(done, all int) {
+		if now := time.Now(); now.Sub(last) >= tellEvery {
+			last = now
+			fmt.Fprintf(w, "%d of %d %s\n", done, all, of)
+		}
+	}
 }
 
 const (
