@@ -22,12 +22,13 @@ import (
 // Proxies that are trusted are counted in all alone.
 type limitListener struct {
 	net.Listener
-	opts    *Options
-	ledger  *room.Ledger
-	cost    int64 // what a connection is promised
-	upTo    int64 // see room.Budget.Conns
-	metrics *metrics
-	health  func(*http.Request) []byte // answers a check
+	opts     *Options
+	ledger   *room.Ledger
+	cost     int64         // what a connection is promised
+	upTo     int64         // see room.Budget.Conns
+	vanished time.Duration // see endVanished
+	metrics  *metrics
+	health   func(*http.Request) []byte // answers a check
 
 	mu   sync.Mutex
 	open int
@@ -37,7 +38,7 @@ type limitListener struct {
 }
 
 func (s *Server) limits(ln net.Listener) *limitListener {
-	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, metrics: s.metrics, health: s.rawHealth, of: map[string]int{}}
+	l := &limitListener{Listener: ln, opts: &s.opts, ledger: s.ledger, cost: connCost, upTo: s.budget.Conns, vanished: 2 * s.hub.WriteTimeout(), metrics: s.metrics, health: s.rawHealth, of: map[string]int{}}
 	if s.opts.TLS != nil {
 		l.cost = tlsCost
 	}
@@ -61,6 +62,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 			l.turnAway(c, l.metrics.refuse("memory", noMemory()))
 			continue
 		}
+		endVanished(c, l.vanished)
 		return &limitedConn{Conn: c, home: l, key: key, promised: promised}, nil
 	}
 }
