@@ -63,7 +63,7 @@ type artifactLog struct {
 
 	mu      sync.Mutex
 	writers []*artifactWriter
-	again   []*event.Artifact // of lost attempts of the call, that none has taken up yet
+	again   []*event.Artifact // completed before, by lost attempts, and not taken up again yet
 }
 
 // newArtifactLog finds what the call's lost attempts have completed: when the
@@ -88,6 +88,21 @@ func newArtifactLog(t *toolCall) *artifactLog {
 			l.again = append(l.again, a)
 		}
 	}
+	return l
+}
+
+// keptBy is for files that no call has written, but the agent of the run itself, which
+// lives elsewhere.
+func keptBy(r *Run) *artifactLog {
+	l := &artifactLog{call: &toolCall{run: r, call: &event.ToolCall{}}}
+	r.Journal.Look(func(s *event.Session) {
+		for _, a := range s.Artifacts {
+			if a.RunID == r.id && a.Status == event.Completed {
+				there := *a
+				l.again = append(l.again, &there)
+			}
+		}
+	})
 	return l
 }
 

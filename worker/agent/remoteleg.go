@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -216,44 +214,29 @@ func (l *leg) result(ctx context.Context, s remote.Result) error {
 	return t.completed(ctx, result)
 }
 
-// artifact keeps a file. What a lost attempt kept already is not kept twice.
+// artifact keeps a file. What the run has kept already is not kept twice.
 func (l *leg) artifact(ctx context.Context, s remote.Artifact) error {
 	if err := l.settle(); err != nil {
 		return err
 	}
-	name := l.run.Redactor.String(s.Name)
-	sum := sha256.Sum256(s.Data)
-	var kept bool
-	l.run.Journal.Look(func(view *event.Session) {
-		kept = slices.ContainsFunc(view.Artifacts, func(a *event.Artifact) bool {
-			return a.RunID == l.run.id && a.Name == name && a.MediaType == s.MediaType && a.SHA256 == hex.EncodeToString(sum[:])
-		})
-	})
-	if kept {
-		return nil
+	if err := l.keep(ctx, s); err != nil {
+		return &model.Error{Code: event.CodeUnavailable, Message: fmt.Sprintf("the artifact %q could not be kept", s.Name), Retryable: true, Err: err}
 	}
-	id := event.NewID("art")
-	blob, err := l.run.Artifacts.Create(ctx, id, name, s.MediaType)
-	if err != nil {
-		return unkept(s.Name, err)
-	}
-	defer blob.Abort()
-	if err := l.run.Journal.Append(l.run.event(event.ArtifactStarted, event.ArtifactStartedData{ArtifactID: id, Name: name, MediaType: s.MediaType})); err != nil {
-		return err
-	}
-	if _, err := blob.Write(s.Data); err != nil {
-		return unkept(s.Name, err)
-	}
-	bytes, hash, err := blob.Commit(ctx)
-	if err != nil {
-		return unkept(s.Name, err)
-	}
-	return l.run.Journal.Append(l.run.event(event.ArtifactCompleted, event.ArtifactCompletedData{
-		ArtifactID: id, Name: name, MediaType: s.MediaType, Bytes: bytes, SHA256: hash, URL: event.ArtifactPath + id}))
+	return nil
 }
 
-func unkept(name string, err error) error {
-	return &model.Error{Code: event.CodeUnavailable, Message: fmt.Sprintf("the artifact %q could not be kept", name), Retryable: true, Err: err}
+func (l *leg) keep(ctx context.Context, s remote.Artifact) error {
+	kept := keptBy(l.run)
+	defer kept.close()
+	w, err := kept.create(ctx, s.Name, s.MediaType)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(s.Data); err != nil {
+		return err
+	}
+	_, err = w.Commit(ctx)
+	return err
 }
 
 // spend adds up what the agent says it has used, and ends the leg when a budget

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -23,7 +24,7 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	}
 	w := walker{r: r, rules: r.rules.Load(), raw: raw}
 	if !json.Valid(raw) {
-		w.spans = r.search(nil, raw)
+		w.spans = r.search(raw)
 	} else {
 		w.value()
 	}
@@ -33,13 +34,13 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	return apply(nil, raw, w.spans)
 }
 
-// search appends to spans what String would replace in b.
-func (r *Redactor) search(spans []span, b []byte) []span {
+// search is what String would replace in b.
+func (r *Redactor) search(b []byte) []span {
 	sc := r.scanner()
 	defer r.release(sc)
 	sc.buf = append(sc.buf, b...)
 	sc.scan(true)
-	return append(spans, sc.spans...)
+	return slices.Clone(sc.spans)
 }
 
 // walker goes through valid JSON and notes the spans to be replaced.
@@ -190,7 +191,7 @@ func (w *walker) nested(plain []byte) []span {
 		sub.value()
 		return sub.spans
 	}
-	return w.r.search(nil, plain)
+	return w.r.search(plain)
 }
 
 func opensJSON(b []byte) bool {
