@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,14 +88,45 @@ func (b *bench) workerOn(l *eventlog.Log, nc *nats.Conn, m model.Model, tools ..
 
 func (b *bench) newWorker(l *eventlog.Log, m model.Model, tools ...tool.Tool) *Worker {
 	b.t.Helper()
-	a, err := agent.New(agent.Definition{Name: "a"}, m, []tool.Source{source(tools)})
+	return b.staff(l, Options{}, newAgent(b.t, agent.Definition{Name: "a"}, m, tools...))
+}
+
+func newAgent(t *testing.T, d agent.Definition, m model.Model, tools ...tool.Tool) *agent.Agent {
+	t.Helper()
+	a, err := agent.New(d, m, []tool.Source{source(tools)})
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return New(l, b.store, map[string]*agent.Agent{"a": a}, Options{
-		Slots: 8, Grace: 5 * time.Second, Logger: testLogger(b.t),
-		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond},
-	})
+	return a
+}
+
+// staff is a worker with these agents, in more of a hurry than others.
+func (b *bench) staff(l *eventlog.Log, o Options, agents ...*agent.Agent) *Worker {
+	byName := map[string]*agent.Agent{}
+	for _, a := range agents {
+		byName[a.Definition.Name] = a
+	}
+	o.Slots, o.Grace, o.Logger = cmp.Or(o.Slots, 8), cmp.Or(o.Grace, 5*time.Second), testLogger(b.t)
+	o.Tunables = agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond}
+	return New(l, b.store, byName, o)
+}
+
+// ensemble runs a worker with these agents.
+func (b *bench) ensemble(agents ...*agent.Agent) *running {
+	b.t.Helper()
+	return b.employed(Options{}, agents...)
+}
+
+func (b *bench) employed(o Options, agents ...*agent.Agent) *running {
+	b.t.Helper()
+	l, nc := b.open()
+	return b.run(b.staff(l, o, agents...), nc)
+}
+
+// defined runs a worker that has one agent.
+func (b *bench) defined(d agent.Definition, m model.Model, o Options, tools ...tool.Tool) *running {
+	b.t.Helper()
+	return b.employed(o, newAgent(b.t, d, m, tools...))
 }
 
 // run runs a worker until the test ends.

@@ -14,43 +14,9 @@ import (
 	"github.com/runlog-dev/runlog/worker/tool"
 )
 
-// ensemble is a worker with these agents.
-func (b *bench) ensemble(agents ...*agent.Agent) *running {
-	b.t.Helper()
-	byName := map[string]*agent.Agent{}
-	for _, a := range agents {
-		byName[a.Definition.Name] = a
-	}
-	l, nc := b.open()
-	w := New(l, b.store, byName, Options{
-		Slots: 8, Grace: 5 * time.Second, Logger: testLogger(b.t),
-		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	var lost atomic.Bool
-	drain := func() { cancel(); <-done }
-	b.t.Cleanup(func() {
-		if cancel(); !lost.Load() { // one that was cut off takes its time to notice
-			<-done
-		}
-	})
-	return &running{w, nc, func() { lost.Store(true); nc.Close() }, drain}
-}
-
-func made1(t *testing.T, d agent.Definition, m model.Model, tools ...tool.Tool) *agent.Agent {
-	t.Helper()
-	a, err := agent.New(d, m, []tool.Source{source(tools)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
 func limited(t *testing.T, l agent.Limits, m model.Model, tools ...tool.Tool) *agent.Agent {
 	t.Helper()
-	return made1(t, agent.Definition{Name: "a", Limits: l, Model: agent.ModelConfig{Endpoint: model.Endpoint{Name: "m"}, Price: agent.Price{Input: 1e5, Output: 1e5}}}, m, tools...)
+	return newAgent(t, agent.Definition{Name: "a", Limits: l, Model: agent.ModelConfig{Endpoint: model.Endpoint{Name: "m"}, Price: agent.Price{Input: 1e5, Output: 1e5}}}, m, tools...)
 }
 
 // loops calls the tool x in each step, up to n, then says done.

@@ -34,7 +34,7 @@ func TestRequestsFitTheModel(t *testing.T) {
 		return loops(20)(ctx, req, emit)
 	})
 	ag := func() *agent.Agent {
-		return made1(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: window, Endpoint: model.Endpoint{Name: "m", MaxTokens: 1000}}}, m, big)
+		return newAgent(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: window, Endpoint: model.Endpoint{Name: "m", MaxTokens: 1000}}}, m, big)
 	}
 	a := b.ensemble(ag())
 	b.invoke("run_1", "the task")
@@ -69,7 +69,7 @@ func TestRequestsFitTheModel(t *testing.T) {
 func TestARequestThatCannotFitFailsTheRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2*time.Second)
-	b.ensemble(made1(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 1000}}, says("never")))
+	b.ensemble(newAgent(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 1000}}, says("never")))
 	b.invoke("run_1", strings.Repeat("too long ", 1000))
 	if _, run := b.ended("run_1"); run.Status != event.Failed || run.Error.Code != event.CodeTooLarge {
 		t.Errorf("run is %+v", run)
@@ -81,7 +81,7 @@ func TestOldTurnsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	var last string
-	b.ensemble(made1(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 2000, Endpoint: model.Endpoint{MaxTokens: 500}}},
+	b.ensemble(newAgent(t, agent.Definition{Name: "a", Model: agent.ModelConfig{Context: 2000, Endpoint: model.Endpoint{MaxTokens: 500}}},
 		play(func(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
 			last = string(req.Session.OpenAIView(event.View{RunID: req.RunID, System: req.System}))
 			return says("ok")(ctx, req, emit)

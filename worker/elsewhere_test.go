@@ -13,7 +13,6 @@ import (
 	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/worker/agent"
 	"github.com/runlog-dev/runlog/worker/model"
-	"github.com/runlog-dev/runlog/worker/tool"
 )
 
 // with starts a worker that has one agent of this name. It counts the tickets
@@ -22,19 +21,6 @@ func (b *bench) with(name string, m model.Model, elsewhere time.Duration) (*runn
 	b.t.Helper()
 	passed := new(atomic.Int32)
 	return b.defined(agent.Definition{Name: name}, m, Options{Elsewhere: elsewhere, Observe: Observer{Passed: func() { passed.Add(1) }}}), passed
-}
-
-// defined starts a worker that has one agent.
-func (b *bench) defined(d agent.Definition, m model.Model, o Options, tools ...tool.Tool) *running {
-	b.t.Helper()
-	a, err := agent.New(d, m, []tool.Source{source(tools)})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	o.Slots, o.Logger = 2, testLogger(b.t)
-	l, nc := b.open()
-	w := New(l, b.store, map[string]*agent.Agent{d.Name: a}, o)
-	return b.run(w, nc)
 }
 
 func waitFor(t *testing.T, n *atomic.Int32, atLeast int32) {

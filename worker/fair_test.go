@@ -32,14 +32,7 @@ func TestATenantDoesNotTakeAllSlots(t *testing.T) {
 		}
 		return says("ok")(ctx, req, emit)
 	})
-	a, err := agent.New(agent.Definition{Name: "a"}, m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, nc := b.open()
-	w := New(l, b.store, map[string]*agent.Agent{"a": a}, Options{Slots: 4, PerTenant: 2, Logger: testLogger(t), Observe: Observer{Full: func() { held.Add(1) }},
-		Tunables: agent.Tunables{Backoff: time.Millisecond, Window: time.Millisecond}})
-	running := b.run(w, nc)
+	running := b.defined(agent.Definition{Name: "a"}, m, Options{Slots: 4, PerTenant: 2, Observe: Observer{Full: func() { held.Add(1) }}})
 
 	in := func(tenant string, i int) eventlog.Key {
 		return eventlog.Key{Tenant: tenant, Session: fmt.Sprint(tenant, i)}
@@ -73,7 +66,7 @@ func TestATenantDoesNotTakeAllSlots(t *testing.T) {
 		t.Errorf("%d of the hog's runs went on at once, 2 may", most.Load())
 	}
 	running.drain()
-	if len(w.of) != 0 {
-		t.Errorf("slots are still counted: %v", w.of)
+	if len(running.of) != 0 {
+		t.Errorf("slots are still counted: %v", running.of)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func withFallback(t *testing.T, first, second model.Model, tools ...tool.Tool) *agent.Agent {
 	t.Helper()
 	config := func(name string) agent.ModelConfig { return agent.ModelConfig{Endpoint: model.Endpoint{Name: name}} }
-	a := made1(t, agent.Definition{Name: "a", Model: config("first"), Fallback: []agent.ModelConfig{config("second")}}, first, tools...)
+	a := newAgent(t, agent.Definition{Name: "a", Model: config("first"), Fallback: []agent.ModelConfig{config("second")}}, first, tools...)
 	a.Fallback = []model.Model{second}
 	return a
 }

@@ -34,7 +34,7 @@ func delegates(n int) play {
 
 func named1(t *testing.T, name string, m model.Model, tools ...tool.Tool) *agent.Agent {
 	t.Helper()
-	return made1(t, agent.Definition{Name: name}, m, tools...)
+	return newAgent(t, agent.Definition{Name: name}, m, tools...)
 }
 
 func subB() tool.Tool { return agent.SubAgent("b", "", 0) }
@@ -95,7 +95,7 @@ func TestASubAgentShowsIfItIsToldTo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2*time.Second)
 	yes := true
-	b.ensemble(made1(t, agent.Definition{Name: "a", Emit: event.Emit{Subagents: &yes}}, delegates(1), subB()), named1(t, "b", says("inner")))
+	b.ensemble(newAgent(t, agent.Definition{Name: "a", Emit: event.Emit{Subagents: &yes}}, delegates(1), subB()), named1(t, "b", says("inner")))
 	b.invoke("run_1", "hi")
 	s, _ := b.ended("run_1")
 	if p := s.Public(); len(p.Runs) != 2 || len(p.Messages) != 5 {
@@ -230,8 +230,8 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, time.Second)
 			ensemble := func() *running {
-				return b.ensemble(made1(t, agent.Definition{Name: "a", Limits: c.outer}, delegates(1), subB()),
-					made1(t, agent.Definition{Name: "b", Limits: c.inner}, loops(5), quick("x")))
+				return b.ensemble(newAgent(t, agent.Definition{Name: "a", Limits: c.outer}, delegates(1), subB()),
+					newAgent(t, agent.Definition{Name: "b", Limits: c.inner}, loops(5), quick("x")))
 			}
 			a := ensemble()
 			b.invoke("run_1", "hi")

@@ -125,8 +125,7 @@ func TestAStoppingWorkerFailsNoRunForWantOfTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, nc := b.open()
-	first := b.run(New(l, b.store, map[string]*agent.Agent{"a": a}, Options{Grace: time.Minute, Logger: testLogger(t)}), nc)
+	first := b.employed(Options{Grace: time.Minute}, a)
 	b.invoke("run_1", "hi")
 	<-server.asked
 	began := time.Now()
