@@ -114,13 +114,13 @@ func (p *pulse) stood(since time.Time) time.Duration {
 }
 
 // starved is for how long processes have waited in that time, and up to the next
-// look. The caller holds mu.
+// look, those that were started in it since their birth. The caller holds mu.
 func (p *pulse) starved(from, to time.Time) (sum time.Duration) {
 	last := map[int]time.Duration{}
-	for _, w := range p.waits {
+	for i, w := range p.waits {
 		for pid, so := range w.pid {
-			if had, known := last[pid]; known && w.at.After(from) {
-				sum += max(so-had, 0) // threads end
+			if i > 0 && w.at.After(from) {
+				sum += max(so-last[pid], 0) // threads end
 			}
 			last[pid] = so
 		}
