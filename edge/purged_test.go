@@ -98,3 +98,22 @@ func TestAReaderOfAPurgedSessionIsBrokenOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that would take a snapshot gets the events that it has missed where there is none:
+// the log was purged of what only a lost one had.
+func TestEventsWhereThereIsNoSnapshot(t *testing.T) {
+	s := newSite(t)
+	w := s.scribe("default", "s")
+	w.write(started("r"))
+	for range 400 {
+		w.write(said("r", "x"))
+	}
+	if err := s.logStream().Purge(t.Context(), jetstream.WithPurgeSubject("log.0.default.s"), jetstream.WithPurgeSequence(50)); err != nil {
+		t.Fatal(err)
+	}
+	e := s.serve(edge.Options{})
+	got := e.listen("/v1/sessions/s/events?follow=false&catchup=snapshot&after=100").rest()
+	if len(got) != 1 || got[0].id != "401" || strings.Count(got[0].data, "x") < 301 {
+		t.Errorf("got %v", got)
+	}
+}

@@ -148,7 +148,7 @@ func (v *Viewer) orSnapshot(ctx context.Context, head eventlog.Head) error {
 	}
 	s, err := v.newSnapshot(ctx, dialect.Snapshot, false)
 	switch {
-	case errors.Is(err, ErrCrowded): // show the events
+	case errors.Is(err, ErrCrowded), errors.Is(err, eventlog.ErrGone), errors.Is(err, eventlog.ErrUnavailable): // the events are there
 		return nil
 	case err != nil:
 		return err
