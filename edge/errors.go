@@ -74,6 +74,7 @@ var answers = []struct {
 	retry  time.Duration
 }{
 	{auth.ErrUnauthorized, 401, event.CodeUnauthorized, 0},
+	{auth.ErrToken, 401, event.CodeUnauthorized, 0},
 	{auth.ErrRevoked, 401, event.CodeUnauthorized, 0},
 	{stream.ErrBadCursor, 400, event.CodeBadCursor, 0},
 	{eventlog.ErrMismatch, 422, event.CodeMismatch, 0},

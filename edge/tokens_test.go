@@ -83,6 +83,17 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
+// Who has a token is told what to do about it, and is not sent for an API key.
+func TestATokenThatIsNotValidIsSaidToBeOne(t *testing.T) {
+	s := newSite(t)
+	s.key("a")
+	e := s.edge(edge.Options{})
+	token := auth.Grant{Tenant: "a", Session: "s", Expires: time.Now().Unix() - 1}.Sign([]byte("secret"))
+	if got := string(e.get(401, "/v1/sessions/s/events?access_token="+token)); !strings.Contains(got, "/v1/tokens") || strings.Contains(got, "Bearer rl_") {
+		t.Error(got)
+	}
+}
+
 // A cookie serves pages of the edge's own host, and those of named origins, to
 // follow; it commands nothing.
 func TestCookies(t *testing.T) {

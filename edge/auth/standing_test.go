@@ -254,13 +254,13 @@ func TestTokensOfRevokedKeys(t *testing.T) {
 	}
 	f.set(false, "one")
 	f.revoke("one")
-	for key, want := range map[string]error{"id-one": ErrUnauthorized, "id-two": ErrUnauthorized, "": nil} {
+	for key, want := range map[string]error{"id-one": ErrToken, "id-two": ErrToken, "": nil} {
 		if _, err := by(key); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", key, err, want)
 		}
 	}
 	f.set(true)
-	if _, err := by("id-one"); !errors.Is(err, ErrUnauthorized) {
+	if _, err := by("id-one"); !errors.Is(err, ErrToken) {
 		t.Errorf("it is not remembered that the key is revoked: %v", err)
 	}
 	if st := g.Use(Caller{Tenant: "t", Grant: &Grant{}}); st != nil || st.Until().Err() != nil || st.Streams() != 0 {

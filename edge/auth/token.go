@@ -101,9 +101,12 @@ func Presented(r *http.Request) (secret string, byCookie bool) {
 	return "", false
 }
 
+// ErrToken: a token that is not valid, or not any more.
+var ErrToken = errors.New("this token has expired, its API key was revoked, or it was issued elsewhere: ask for another one, POST /v1/tokens")
+
 // Follower returns who wants to follow a stream and presents a key or a token:
-// ErrUnauthorized, or catalog.ErrUnavailable if that cannot be found out now. The
-// path says what it wants: see Caller.Reaches.
+// ErrUnauthorized, ErrToken, or catalog.ErrUnavailable if that cannot be found out
+// now. The path says what it wants: see Caller.Reaches.
 func (g *Gate) Follower(ctx context.Context, secret string) (Caller, error) {
 	if open, err := g.isOpen(ctx); err != nil || open {
 		return openCaller, err
@@ -114,7 +117,7 @@ func (g *Gate) Follower(ctx context.Context, secret string) (Caller, error) {
 	case !strings.HasPrefix(secret, tokenPrefix):
 		return g.bySecret(ctx, catalog.HashKey(secret))
 	case g.opts.Secret == nil:
-		return Caller{}, ErrUnauthorized
+		return Caller{}, ErrToken
 	}
 	key, err := g.opts.Secret(ctx)
 	if err != nil {
@@ -122,7 +125,7 @@ func (g *Gate) Follower(ctx context.Context, secret string) (Caller, error) {
 	}
 	grant, ok := ReadToken(key, secret, time.Now())
 	if !ok || g.takenBack(ctx, grant) {
-		return Caller{}, ErrUnauthorized
+		return Caller{}, ErrToken
 	}
 	return Caller{Tenant: grant.Tenant, Key: grant.Key, Name: grant.Name, Grant: &grant}, nil
 }
