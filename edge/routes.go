@@ -105,7 +105,7 @@ func (s *Server) endpoint(h handler, needsKey bool) http.Handler {
 // whether it has answered.
 func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) bool {
 	h, pattern := mux.Handler(r)
-	if pattern != "" {
+	if _, ours := h.(http.HandlerFunc); ours && pattern != "" { // else it leads to the pattern
 		return false
 	}
 	c := callOf(r.Context())
@@ -120,8 +120,9 @@ func (s *Server) unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Req
 		p := problem(probe.status, event.CodeBadRequest, "%s does not take %s; use %s", r.URL.Path, r.Method, probe.h.Get("Allow"))
 		p.allow = probe.h.Get("Allow")
 		s.fail(w, c, p)
-	case probe.status >= 300 && probe.status < 400:
-		h.ServeHTTP(w, r)
+	case probe.status >= 300 && probe.status < 400: // //v1/runs is at /v1/runs
+		w.Header().Set("Location", probe.h.Get("Location"))
+		writeProblem(w, problem(probe.status, event.CodeNotFound, "there is nothing at %s; Location says where it is", r.URL.Path))
 	default:
 		s.fail(w, c, problem(http.StatusNotFound, event.CodeNotFound, "there is nothing at %s; see /openapi.json", r.URL.Path))
 	}

@@ -229,6 +229,15 @@ func TestUnknownPathsAndMethodsAnswerInJSON(t *testing.T) {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url+"//v1/runs", nil)
+	moved, err := http.DefaultTransport.RoundTrip(req) // a client would follow
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moved.Body.Close()
+	if p := as[problem](t, wantStatus(t, moved, http.StatusTemporaryRedirect)); p.Code != "not_found" || moved.Header.Get("Location") != "/v1/runs" {
+		t.Errorf("%+v, Location %q", p, moved.Header.Get("Location"))
+	}
 	r := as[run](t, wantStatus(t, e.do("POST", "/v1/runs", `{"input":"x"}`), 202))
 	p := as[problem](t, e.get(400, "/v1/runs/"+r.RunID+"/events?dialect=klingon"))
 	if p.Code != "unknown_dialect" || !slices.Contains(p.Known, "native") || !slices.Contains(p.Known, "plain") {
