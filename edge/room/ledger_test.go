@@ -1,6 +1,8 @@
 package room
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +124,31 @@ func TestRoomsKeepToTheLedger(t *testing.T) {
 		p.collected(room.Ledger)
 		if a.Grow(300) || !a.Grow(20) {
 			t.Error("streams have the memory")
+		}
+	})
+}
+
+// Who waits because the process has used up its memory, and not the room, is let in when others than those in the room
+// have given some back.
+func TestWhoWaitsForTheLedgerIsLetIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &process{inUse: 480, collections: 1}
+		room := &Room{Most: 1000, Ledger: ledgerOf(p), UpTo: 500}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got := make(chan error, 2)
+		for _, tenant := range []string{"a", "b"} {
+			go func() { got <- (&Share{Room: room, Tenant: tenant}).Await(ctx, 100) }()
+		}
+		time.Sleep(5 * time.Second)
+		if len(got) > 0 || room.Used() > 0 {
+			t.Fatal("they were let in before there was memory")
+		}
+		p.inUse = 200
+		p.collected(room.Ledger)
+		began := time.Now()
+		if err := errors.Join(<-got, <-got); err != nil || time.Since(began) > time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A Room is an amount of memory that requests share. All of them together may have Most,
@@ -22,6 +23,7 @@ type Room struct {
 	used    int64
 	of      map[string]int64 // by tenant
 	waiting []*waiter        // in the order in which they came
+	looked  time.Time        // when it was last looked for memory that others gave back
 }
 
 // A waiter is a share that is to be n bytes larger.
@@ -65,14 +67,31 @@ func (s *Share) Await(ctx context.Context, n int64) error {
 		return nil
 	}
 	w := s.join(n)
-	select {
-	case <-w.in:
-		return nil
-	case <-ctx.Done():
-		if s.Room.leave(w) {
-			return context.Cause(ctx)
+	again := time.NewTicker(lookAfter)
+	defer again.Stop()
+	for {
+		select {
+		case <-w.in:
+			return nil
+		case now := <-again.C:
+			s.Room.look(now)
+		case <-ctx.Done():
+			if s.Room.leave(w) {
+				return context.Cause(ctx)
+			}
+			return nil // it was let in at the last moment
 		}
-		return nil // it was let in at the last moment
+	}
+}
+
+// look lets those in who waited for the ledger alone: what others than the room's own
+// requests give back is not told, but measured. One of those who wait looks for all.
+func (r *Room) look(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.looked) >= lookAfter/2 {
+		r.looked = now
+		r.letIn()
 	}
 }
 
@@ -100,7 +119,7 @@ func (r *Room) leave(w *waiter) (waited bool) {
 	return at >= 0
 }
 
-// letIn lets those in who waited for what was given back. The caller holds mu.
+// letIn lets those in who waited for what there is now. The caller holds mu.
 func (r *Room) letIn() {
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *waiter) bool {
 		ok := w.share.grow(w.n)
