@@ -208,11 +208,25 @@ func (p *Parked) end(err error) {
 	_ = p.conn.Close()
 }
 
-// finish ends the body.
+// finish ends the body. A client that does not take even that has lastWrite for it when the
+// stream has to go.
 func (p *Parked) finish() error {
-	_ = p.conn.SetWriteDeadline(time.Now().Add(p.v.hub.opts.WriteTimeout))
+	p.endsWith(func(error) { _ = p.conn.SetWriteDeadline(time.Now().Add(lastWrite)) })
 	_, err := io.WriteString(p.conn, lastChunk)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake = nil
 	return err
+}
+
+// endsWith gives the client time for the end of the body, and has leave hurry it.
+func (p *Parked) endsWith(hurry context.CancelCauseFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.conn.SetWriteDeadline(time.Now().Add(p.v.hub.opts.WriteTimeout))
+	if p.row, p.wake = nil, hurry; p.left != nil {
+		hurry(p.left)
+	}
 }
 
 // goesBack hands the connection on for the client's next request.

@@ -579,3 +579,31 @@ func TestAnEndThatMeetsAWriteIsNotForgotten(t *testing.T) {
 		<-ended
 	}
 }
+
+// A client that does not take the end of its stream does not hold up a drain that begins then, or before.
+func TestAnEndThatNobodyTakesHoldsUpNoDrain(t *testing.T) {
+	l := openLog(t)
+	h := newHub(t, l, Options{WriteTimeout: time.Hour})
+	fill(t, l, said("x"))
+	for _, early := range []bool{true, false} {
+		v, err := h.View(t.Context(), Request{Key: key, Dialect: native.Dialect{}, Transport: NDJSON{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := net.Pipe()
+		defer there.Close()
+		began, gone := make(chan struct{}), make(chan struct{})
+		p := &Parked{v: v, conn: here, over: func(int64, error) { close(began) }}
+		if early {
+			p.leave(errors.New("drained"))
+		}
+		go func() { defer close(gone); p.end(nil) }()
+		<-began
+		p.leave(errors.New("drained"))
+		select {
+		case <-gone:
+		case <-time.After(patience):
+			t.Fatalf("early %t: the end of the body was given all of its time", early)
+		}
+	}
+}
