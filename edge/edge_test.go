@@ -100,7 +100,6 @@ func (s *site) edgeOn(l *eventlog.Log, opts edge.Options) *edgeNode {
 	if os.Getenv("EDGE_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	opts.Loopback = true // as Run finds out; a test may call the handler before
 	if opts.DrainPeriod == 0 {
 		opts.DrainPeriod = time.Second // a test does not wait for what it left open
 	}

@@ -18,6 +18,9 @@ func (s *Server) Patterns() []string {
 	return all
 }
 
+// Handler serves all routes of an edge that runs.
+func (s *Server) Handler() http.Handler { return s.handler }
+
 // ReadDataURL is for the fuzz test.
 var ReadDataURL = readDataURL
 

@@ -19,6 +19,7 @@ func FuzzResume(f *testing.F) {
 	w := s.scribe("default", "s")
 	w.write(started("r"), said("r", "a\r\n\u2028"), hiddenEvent(), said("r", "b"), completed("r"))
 	e := s.edge(edge.Options{})
+	e.get(200, "/healthz") // it runs
 	for _, seed := range []struct{ id, query, accept string }{
 		{"", "", ""}, {"3", "", "text/event-stream"}, {"0", "after=4", "application/x-ndjson"}, {"2.0", "catchup=merged", "*/*"}, {"-1", "", ""}, {"6", "", ""},
 		{"18446744073709551615", "snapshot=1", ""}, {"4", "catchup=snapshot&after=9", "text/event-stream;dialect=v1"}, {"", "after=1&last_event_id=2&include=internal", ""}, {"1", "dialect=agui&follow=false", "text/html, */*;q=0.1"},

@@ -31,7 +31,6 @@ import (
 // Deps are the stores that an edge serves from.
 type Deps struct {
 	Log       *eventlog.Log
-	Live      *eventlog.Live  // run by the caller; nil: the server has one of its own
 	Artifacts artifacts.Store // nil: there are none
 	Catalog   *catalog.DB     // nil: no keys, no searches
 	Metrics   prometheus.Registerer
@@ -43,9 +42,6 @@ type Options struct {
 	Stream stream.Options
 	Auth   auth.Options
 
-	// Loopback says that only this machine can reach Handler; Run finds out by
-	// its listener.
-	Loopback bool
 	// DefaultAgent serves requests that name none. Empty: the only agent there
 	// is, or the one called demo.
 	DefaultAgent string
@@ -105,7 +101,7 @@ func (o *Options) setDefaults() {
 type Server struct {
 	Deps
 	opts      Options
-	ownLive   bool
+	live      *eventlog.Live
 	hub       *stream.Hub
 	gate      *auth.Gate
 	agents    agentCache
@@ -137,19 +133,16 @@ func New(d Deps, o Options) *Server {
 	o.Stream.Budget.Ceiling = o.Memory
 	o.Stream.Budget = o.Stream.Budget.Divide()
 	o.Stream.Ledger = room.NewLedger(o.Memory > 0)
-	s := &Server{Deps: d, opts: o, budget: o.Stream.Budget, ledger: o.Stream.Ledger}
+	s := &Server{Deps: d, opts: o, live: d.Log.NewLive(), budget: o.Stream.Budget, ledger: o.Stream.Ledger}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
-	}
-	if s.Live == nil {
-		s.Live, s.ownLive = d.Log.NewLive(), true
 	}
 	s.metrics = newMetrics(d.Metrics)
 	if o.Stream.Logger == nil {
 		o.Stream.Logger = s.Logger
 	}
 	o.Stream.Observe = s.metrics.observer()
-	s.hub = stream.New(d.Log, s.Live, o.Stream)
+	s.hub = stream.New(d.Log, s.live, o.Stream)
 	s.metrics.watch(d.Metrics, s.hub)
 	s.bodies = room.Room{Most: s.budget.Bodies, Ledger: s.ledger, UpTo: s.budget.Requests}
 	s.tenants = quotas{of: "tenant", rate: o.TenantRate, streams: o.TenantStreams}
@@ -157,7 +150,6 @@ func New(d Deps, o Options) *Server {
 	s.secret.read = s.Log.Secret
 	o.Auth.Secret, o.Auth.Revoked, o.Auth.Logger = s.secret.get, s.endRevoked, s.Logger
 	s.gate = auth.NewGate(s.keys(), o.Auth)
-	s.gate.SetLoopback(o.Loopback)
 	s.drain, s.endStream = context.WithCancelCause(context.Background())
 	s.handler = s.routes()
 	return s
@@ -171,10 +163,6 @@ func (s *Server) keys() auth.Keys {
 	return s.Catalog
 }
 
-// Handler serves all routes. Deps.Live has to run meanwhile; a server that has a Live of
-// its own runs it in Run.
-func (s *Server) Handler() http.Handler { return s.handler }
-
 // Run serves until ctx ends and everything has drained, and closes the listener. It
 // refuses a listener that other machines can reach as long as there are no keys.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
@@ -184,11 +172,9 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := s.httpServer()
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	live, stopLive := context.WithCancel(work)
-	if s.ownLive {
-		group.Go(func() error { return ignore(s.Live.Run(live), context.Canceled) })
+	for _, run := range []func(context.Context) error{s.live.Run, s.hub.Run, s.gate.Run} {
+		group.Go(func() error { return ignore(run(live), context.Canceled) })
 	}
-	group.Go(func() error { return ignore(s.hub.Run(live), context.Canceled) })
-	group.Go(func() error { return ignore(s.gate.Run(live), context.Canceled) })
 	s.comeback = newComeback(ln.Addr())
 	group.Go(func() error { return ignore(srv.Serve(s.comeback), http.ErrServerClosed) })
 	group.Go(func() error {

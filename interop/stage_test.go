@@ -84,7 +84,7 @@ func (s *stage) open(opts eventlog.Options) *eventlog.Log {
 // startEdge starts an edge as Server.Run does, on a port of its own. Its pings
 // and heartbeats are so frequent that every client meets them.
 func (s *stage) startEdge(opts edge.Options) *node {
-	opts.Loopback, opts.Stream = true, stream.Options{Ping: 20 * time.Millisecond, Heartbeat: 15 * time.Millisecond}
+	opts.Stream = stream.Options{Ping: 20 * time.Millisecond, Heartbeat: 15 * time.Millisecond}
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("INTEROP_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -30,8 +31,8 @@ type Keys interface {
 	AnyKeys(context.Context) (bool, error)
 }
 
-// DefaultTenant is everybody's where there are no keys.
-const DefaultTenant = "default"
+// defaultTenant is everybody's where there are no keys.
+const defaultTenant = "default"
 
 // Audit is the scope of a key that may see what is internal.
 const Audit = "audit"
@@ -73,8 +74,9 @@ type Gate struct {
 	opts Options
 	ask  singleflight.Group
 
+	loopback atomic.Bool // only this machine can reach the listener
+
 	mu        sync.Mutex
-	loopback  bool // only this machine can reach the listener
 	standings map[string]*Standing
 	ids       map[catalog.KeyHash]string    // whose secret it is: that never changes
 	invalid   map[catalog.KeyHash]time.Time // of no key, until then
@@ -93,10 +95,10 @@ func NewGate(keys Keys, opts Options) *Gate {
 	return &Gate{keys: keys, opts: opts, standings: map[string]*Standing{}, ids: map[catalog.KeyHash]string{}, invalid: map[catalog.KeyHash]time.Time{}}
 }
 
-// Listen says whether the listener is loopback only. Any other one without keys
-// is refused: everybody could come in.
+// Listen says whether the listener is loopback only, which it is not before. Any other
+// one without keys is refused: everybody could come in.
 func (g *Gate) Listen(ctx context.Context, loopback bool) error {
-	g.SetLoopback(loopback)
+	g.loopback.Store(loopback)
 	if loopback {
 		return nil
 	}
@@ -110,19 +112,8 @@ func (g *Gate) Listen(ctx context.Context, loopback bool) error {
 	return nil
 }
 
-// SetLoopback says so without a check, for whoever serves without Listen.
-func (g *Gate) SetLoopback(loopback bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.loopback = loopback
-}
-
 // Loopback reports whether only this machine can reach the listener.
-func (g *Gate) Loopback() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.loopback
-}
+func (g *Gate) Loopback() bool { return g.loopback.Load() }
 
 // Identify returns who makes the request: ErrUnauthorized, or
 // catalog.ErrUnavailable if that cannot be found out now.
@@ -137,7 +128,7 @@ func (g *Gate) Identify(r *http.Request) (Caller, error) {
 	return g.bySecret(r.Context(), catalog.HashKey(secret))
 }
 
-var openCaller = Caller{Tenant: DefaultTenant, Name: "client", Open: true}
+var openCaller = Caller{Tenant: defaultTenant, Name: "client", Open: true}
 
 // bearer also reads the header in which some vendors' clients send keys.
 func bearer(r *http.Request) string {

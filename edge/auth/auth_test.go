@@ -179,7 +179,7 @@ func TestOpenOnlyOnLoopbackAndWithoutKeys(t *testing.T) {
 	if err := g.Listen(t.Context(), true); err != nil {
 		t.Error(err)
 	}
-	if c, err := g.by(""); err != nil || c.Tenant != DefaultTenant || !c.May(Audit) {
+	if c, err := g.by(""); err != nil || c.Tenant != defaultTenant || !c.May(Audit) {
 		t.Errorf("loopback: %+v, %v", c, err)
 	}
 	f.set(true)

@@ -191,7 +191,7 @@ func TestAnOpenGateStaysOpenWhileTheCatalogHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flaky{}
 		g := NewGate(f, Options{})
-		g.SetLoopback(true)
+		listen(t, g)
 		if c, err := g.by(""); err != nil || !c.Open {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -207,7 +207,7 @@ func TestAnOpenGateStaysOpenWhileTheCatalogHangs(t *testing.T) {
 			t.Errorf("100 requests took %s", took)
 		}
 		fresh := NewGate(f, Options{})
-		fresh.SetLoopback(true)
+		listen(t, fresh)
 		if _, err := fresh.by(""); !errors.Is(err, catalog.ErrUnavailable) {
 			t.Errorf("nobody can tell whether there are keys: %v", err)
 		}
@@ -219,7 +219,7 @@ func TestOpenStreamsEndWithTheFirstKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flaky{}
 		g := running(t, f, Options{})
-		g.SetLoopback(true)
+		listen(t, g)
 		st := g.open(t, "")
 		time.Sleep(time.Hour)
 		if ended(st) != nil {
@@ -265,5 +265,13 @@ func TestTokensOfRevokedKeys(t *testing.T) {
 	}
 	if st := g.Use(Caller{Tenant: "t", Grant: &Grant{}}); st != nil || st.Until().Err() != nil || st.Streams() != 0 {
 		t.Errorf("an old token has the standing %+v", st)
+	}
+}
+
+// listen has a gate serve this machine alone.
+func listen(t *testing.T, g *Gate) {
+	t.Helper()
+	if err := g.Listen(t.Context(), true); err != nil {
+		t.Fatal(err)
 	}
 }
