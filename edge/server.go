@@ -132,7 +132,9 @@ func New(d Deps, o Options) *Server {
 	o.setDefaults()
 	o.Stream.Budget.Ceiling = o.Memory
 	o.Stream.Budget = o.Stream.Budget.Divide()
-	o.Stream.Ledger = room.NewLedger(o.Memory > 0)
+	if o.Memory > 0 {
+		o.Stream.Ledger = room.NewLedger()
+	}
 	s := &Server{Deps: d, opts: o, live: d.Log.NewLive(), budget: o.Stream.Budget, ledger: o.Stream.Ledger}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)

@@ -15,11 +15,10 @@ import (
 // What is in use is measured at most every lookAfter, and what is on the heap shows when
 // garbage was collected. So a promise counts until garbage has been collected twice since:
 // the first time some of what was promised may have been to come. It has no lock on the
-// way of those who are let in. A nil Ledger, or one without a ceiling, promises anything.
+// way of those who are let in. A nil Ledger, of a process without a ceiling, promises anything.
 // Safe for concurrent use.
 type Ledger struct {
 	measure func() (inUse int64, collections uint64)
-	limited bool
 
 	// An era ends with a collection that was noticed, but not before eraAtLeast.
 	era      atomic.Uint32
@@ -49,9 +48,9 @@ const (
 	collectForPromises = time.Second
 )
 
-// NewLedger returns that of this process, which promises anything unless it is limited.
-func NewLedger(limited bool) *Ledger {
-	l := &Ledger{measure: measured, limited: limited}
+// NewLedger returns that of this process.
+func NewLedger() *Ledger {
+	l := &Ledger{measure: measured}
 	l.era.Store(1)
 	return l
 }
@@ -65,7 +64,7 @@ type Promise struct {
 
 // Promise promises n bytes if all that is used and promised is at most upTo then.
 func (l *Ledger) Promise(n, upTo int64) (p Promise, ok bool) {
-	if l == nil || !l.limited {
+	if l == nil {
 		return p, true
 	}
 	p = l.add(n)
@@ -79,7 +78,7 @@ func (l *Ledger) Promise(n, upTo int64) (p Promise, ok bool) {
 
 // add promises without asking.
 func (l *Ledger) add(n int64) Promise {
-	if l == nil || !l.limited {
+	if l == nil {
 		return Promise{}
 	}
 	era := l.era.Load()
@@ -115,7 +114,7 @@ func (l *Ledger) Era() uint32 { return l.era.Load() }
 
 // Used is how many bytes are in use and promised.
 func (l *Ledger) Used() int64 {
-	if l == nil || !l.limited {
+	if l == nil {
 		return 0
 	}
 	l.look(time.Now())

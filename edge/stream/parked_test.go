@@ -341,7 +341,7 @@ func TestParkedReaderThatStopsReading(t *testing.T) {
 
 // Who stops reading is waited for as long as there is memory for that.
 func TestParkedReadersAreNotWaitedForWithoutMemory(t *testing.T) {
-	s := parking(t, Options{WriteTimeout: time.Hour, Ledger: room.NewLedger(true), Budget: room.Budget{Requests: 1}}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
+	s := parking(t, Options{WriteTimeout: time.Hour, Ledger: room.NewLedger(), Budget: room.Budget{Requests: 1}}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
 	write(t, s.writer, event.RunStarted)
 	c := s.dial(t, "/s?run=r")
 	_ = c.conn.SetReadBuffer(8 << 10)

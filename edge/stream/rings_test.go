@@ -129,7 +129,7 @@ func TestRingsGiveBackWhatIsNotNeeded(t *testing.T) {
 // Rings that have room of their own are cut when the process has used up its memory, and
 // not at each frame from then on.
 func TestRingsAreCutForTheProcess(t *testing.T) {
-	h := New(nil, nil, Options{Budget: room.Budget{Shared: 1 << 20}, Ledger: room.NewLedger(true)})
+	h := New(nil, nil, Options{Budget: room.Budget{Shared: 1 << 20}, Ledger: room.NewLedger()})
 	h.rings.upTo = 1 << 40
 	tp := &topic{hub: h, key: key}
 	h.topics[tp.key] = tp
