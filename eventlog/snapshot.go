@@ -44,7 +44,8 @@ var (
 )
 
 // SaveSnapshot keeps the fold of the committed events through seq for later loads. A
-// snapshot that is there and is as new stays.
+// snapshot that is there and is as new stays. Once it has returned nil one of seq or later
+// is stored, unless Options.Blobs is missing and it is large.
 func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, seq event.Seq) error {
 	if err := l.saveSnapshot(ctx, k, encoded, seq); err != nil {
 		return unavailable(fmt.Errorf("save snapshot of %s: %w", k, err))
@@ -54,43 +55,61 @@ func (l *Log) SaveSnapshot(ctx context.Context, k Key, encoded []byte, seq event
 
 func (l *Log) saveSnapshot(ctx context.Context, k Key, encoded []byte, seq event.Seq) error {
 	old, revision, err := l.savedSnapshot(ctx, k)
-	if err != nil || old.Fold == event.FoldVersion && old.Epoch == l.epoch && old.Seq >= seq {
+	if err != nil || l.isAsNew(old, seq) {
 		return err
 	}
-	entry := snapshotEntry{Fold: event.FoldVersion, Epoch: l.epoch, Seq: seq, Zstd: encoder().EncodeAll(encoded, nil)}
-	if len(entry.Zstd) > inlineSnapshot {
-		if l.opts.Blobs == nil {
-			return nil
-		}
-		if entry, err = l.inBlob(ctx, entry); err != nil {
-			return err
-		}
+	entry, keeps, err := l.newEntry(ctx, encoded, seq)
+	if err != nil || !keeps {
+		return err
 	}
-	orphan := old.Blob
-	err = l.putSnapshot(ctx, k, entry, revision)
-	if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast || apiCode(err) == errInProcess {
-		orphan, err = entry.Blob, nil // another writer's snapshot is as good
-	}
+	orphan := entry.Blob // if another writer's snapshot is as good
+	err = settled(ctx, func() (lost bool, err error) {
+		err = l.putSnapshot(ctx, k, entry, revision)
+		if errors.Is(err, jetstream.ErrKeyExists) || apiCode(err) == errWrongLast || apiCode(err) == errInProcess {
+			old, revision, err = l.savedSnapshot(ctx, k)
+			return err == nil && !l.isAsNew(old, seq), err
+		}
+		orphan = old.Blob
+		return false, err
+	})
 	if err != nil || orphan == "" || l.opts.Blobs == nil {
 		return err
 	}
 	return l.opts.Blobs.Delete(ctx, orphan)
 }
 
-// savedSnapshot returns what a save finds, and the revision to replace: 0 if there is
-// nothing. An entry that cannot be read is worth nothing.
+// isAsNew reports whether a stored snapshot makes one of a seq superfluous.
+func (l *Log) isAsNew(old snapshotEntry, seq event.Seq) bool {
+	return old.Fold == event.FoldVersion && old.Epoch == l.epoch && old.Seq >= seq
+}
+
+// savedSnapshot returns what a save finds at the leader, and the revision to replace: 0 if
+// there is nothing. An entry that cannot be read is worth nothing.
 func (l *Log) savedSnapshot(ctx context.Context, k Key) (entry snapshotEntry, revision uint64, err error) {
-	kv, err := l.snap.Get(ctx, k.suffix())
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	m, err := l.leaderKV(ctx, "SNAPSHOTS", k.suffix())
+	if errors.Is(err, ErrNotFound) {
 		return entry, 0, nil
 	}
 	if err != nil {
 		return entry, 0, err
 	}
-	if json.Unmarshal(kv.Value(), &entry) != nil {
+	if json.Unmarshal(m.Data, &entry) != nil {
 		entry = snapshotEntry{}
 	}
-	return entry, kv.Revision(), nil
+	return entry, m.Pos, nil
+}
+
+// newEntry is the entry of a fold; keeps is false if there is no place for it.
+func (l *Log) newEntry(ctx context.Context, encoded []byte, seq event.Seq) (entry snapshotEntry, keeps bool, err error) {
+	entry = snapshotEntry{Fold: event.FoldVersion, Epoch: l.epoch, Seq: seq, Zstd: encoder().EncodeAll(encoded, nil)}
+	if len(entry.Zstd) <= inlineSnapshot {
+		return entry, true, nil
+	}
+	if l.opts.Blobs == nil {
+		return entry, false, nil
+	}
+	entry, err = l.inBlob(ctx, entry)
+	return entry, true, err
 }
 
 // inBlob moves a fold to a blob. Each has a name of its own, so that whoever finds that

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/runlog-dev/runlog/event"
 )
 
@@ -154,4 +156,45 @@ func TestSnapshotsLeaveNoBlobsBehind(t *testing.T) {
 			t.Errorf("the snapshot that is kept: %+v, %v", kept, err)
 		}
 	}
+}
+
+// A snapshot that was stored is there, whatever the replicas of a cluster knew of the one
+// before it when it was: the log may be purged of what it has.
+func TestAStoredSnapshotIsThere(t *testing.T) {
+	l, k := open(t, Options{}), Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendEach(t, w, 3)
+	save(t, l, k)
+	old, err := l.snap.Get(t.Context(), k.suffix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendEach(t, w, 3)
+	save(t, l, k)
+	for _, behind := range []jetstream.KeyValue{&lagging{l.snap, old, 0}, &lagging{l.snap, old, 1}} {
+		appendEach(t, w, 3)
+		l.snap = behind
+		save(t, l, k)
+		if s, err := l.Snapshot(t.Context(), k); err != nil || s.Seq != w.Head().Seq {
+			t.Errorf("the stored snapshot is of %d of %d, %v", s.Seq, w.Head().Seq, err)
+		}
+	}
+}
+
+// A lagging replica has an old entry. Another append is under way when it is written to, as
+// often as refuses says.
+type lagging struct {
+	jetstream.KeyValue
+	old     jetstream.KeyValueEntry
+	refuses int
+}
+
+func (l *lagging) Get(context.Context, string) (jetstream.KeyValueEntry, error) { return l.old, nil }
+
+func (l *lagging) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if l.refuses--; l.refuses >= 0 {
+		return 0, &jetstream.APIError{ErrorCode: errInProcess}
+	}
+	return l.KeyValue.Update(ctx, key, value, revision)
 }
