@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -62,8 +63,9 @@ func (a *author) lose(ctx context.Context) error {
 		}
 	}
 	most := 1 + event.Seq(a.random.IntN(len(a.events)))
+	least := a.events[slices.IndexFunc(a.events, func(e event.Event) bool { return e.Type == event.RunStarted })].Seq // else the run is forgotten
 	head, err := a.log.Head(ctx, a.key)
-	for err == nil && head.Seq > most && head.First > 1 {
+	for err == nil && head.Seq > most && head.First > least {
 		if err = a.stream.DeleteMsg(ctx, head.Pos); err == nil {
 			head, err = a.log.Head(ctx, a.key)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/runlog-dev/runlog/edge/dialect/scenarios"
+	"github.com/runlog-dev/runlog/edge/stream"
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 )
@@ -134,6 +135,14 @@ func (c *chronicle) mayBeGone(at event.Seq, folds bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return at < c.gone || folds && c.gone > 0 && at < c.saved
+}
+
+// mayBeAnother reports whether nothing tells that a client's last event is not one that a
+// restore has lost: there was one since, and the event is purged.
+func (c *chronicle) mayBeAnother(at stream.Position) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return at.Seq > 0 && at.Seq <= c.gone && at.Epoch != c.events[len(c.events)-1].Epoch()
 }
 
 // fold is the session after an event.

@@ -367,7 +367,7 @@ func (r *reading) kinds() (list []dialect.Kind, err error) {
 	if r.begins || r.first && r.catchup == stream.ToSnapshot && r.c.head() > r.at.Seq+256 {
 		list = append(list, dialect.Snapshot)
 	}
-	if !r.begins && r.c.mayBeGone(from, folds || r.run != "") {
+	if !r.begins && (r.c.mayBeGone(from, folds || r.run != "") || r.first && r.c.mayBeAnother(r.at)) {
 		list = append(list, dialect.Reset)
 	}
 	if len(list) == 0 {

@@ -133,6 +133,8 @@ func (s *trials) trial(t *testing.T, seed uint64) {
 	tr.checkGivenBack(before)
 	t.Log(&tr.seen, tr.paths)
 	if t.Failed() {
+		tr.said.mu.Lock()
+		defer tr.said.mu.Unlock()
 		t.Logf("edges have said:\n%s", tr.said.buf.String())
 	}
 }
