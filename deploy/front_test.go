@@ -127,6 +127,7 @@ var proxies = []proxy{
 		"uploads":                              "1 MiB is the most",
 		"a request's body arrives as it comes": "it is kept until it is whole",
 		"silence on a WebSocket":               "there is none",
+		"a wait for a run's end":               "all of them time out alike",
 		"storms":                               "EventSource gets 502",
 		"no token in the log of storms":        "the log of errors has the whole request",
 	}, conf: `

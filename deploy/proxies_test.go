@@ -39,6 +39,7 @@ var checks = []check{
 	{"a WebSocket", liveSocket},
 	{"silence on a stream", silentStream},
 	{"silence on a WebSocket", silentSocket},
+	{"a wait for a run's end", silentWait},
 	{"ranges of artifacts", ranges},
 	{"uploads", uploads},
 	{"a client's address", clientAddress},
@@ -337,6 +338,15 @@ func silentStream(ctx context.Context, f *front, url, session string) error {
 	defer st.close()
 	time.Sleep(2 * idle)
 	return errors.Join(s.say(ctx, "x"), lockstep(ctx, s, st.next))
+}
+
+// silentWait asks for a run that nobody works on and for its end, for twice as long as the proxy waits for a stream.
+func silentWait(ctx context.Context, _ *front, url, session string) error {
+	resp, body, err := send(ctx, http.MethodPost, url+"/v1/runs?wait="+(2*idle).String(), strings.NewReader(`{"agent":"demo","input":"x","session_id":"`+session+`"}`))
+	if err == nil && resp.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return err
 }
 
 func silentSocket(ctx context.Context, f *front, url, session string) error {
