@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/runlog-dev/runlog/event"
 	"github.com/runlog-dev/runlog/eventlog"
 	"github.com/runlog-dev/runlog/internal/testservers"
+	"github.com/runlog-dev/runlog/worker/model"
 )
 
 // spied is a log that says when a line has the text.
@@ -30,31 +32,30 @@ func (t spied) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A worker that starts while the log does not answer waits for it.
-func TestAWorkerBeginsWhenTheLogAnswers(t *testing.T) {
-	t.Parallel()
+// remoteBench is a bench on a server of its own, and a log whose way there the proxy is.
+func remoteBench(t *testing.T) (b *bench, proxy *testservers.Proxy, l *eventlog.Log, nc *nats.Conn) {
+	t.Helper()
 	servers := testservers.NATS(t, 1)
-	proxy := testservers.StartProxy(t, servers.Node(0).Addr())
-	open := func(url string) (*eventlog.Log, *nats.Conn) {
-		nc, err := eventlog.Connect(url, t.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		l, err := eventlog.Open(t.Context(), nc, eventlog.Options{Lease: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l, nc
-	}
+	proxy = testservers.StartProxy(t, servers.Node(0).Addr())
 	store, err := artifacts.Open(t.Context(), "dir:"+t.TempDir(), artifacts.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{t: t, store: store}
-	b.log, _ = open(servers.URL())
-	l, nc := open("nats://" + proxy.Addr())
+	at := func(url string) func() (*nats.Conn, error) {
+		return func() (*nats.Conn, error) { return eventlog.Connect(url, t.Name()) }
+	}
+	b = &bench{t: t, lease: 2 * time.Second, store: store, dial: at("nats://" + proxy.Addr())}
+	l, nc = b.open()
+	b.dial = at(servers.URL())
+	b.log, _ = b.open()
+	return b, proxy, l, nc
+}
+
+// A worker that starts while the log does not answer waits for it.
+func TestAWorkerBeginsWhenTheLogAnswers(t *testing.T) {
+	t.Parallel()
+	b, proxy, l, nc := remoteBench(t)
 	w := b.newWorker(l, says("Here I am."))
 	tried := spied{"the worker cannot begin yet", make(chan struct{}, 1)}
 	w.opts.Logger = slog.New(slog.NewTextHandler(tried, nil))
@@ -68,5 +69,52 @@ func TestAWorkerBeginsWhenTheLogAnswers(t *testing.T) {
 	b.invoke("run_1", "hi")
 	if _, run := b.ended("run_1"); run.Status != event.Completed {
 		t.Errorf("the run is %s", run.Status)
+	}
+}
+
+// A worker that is to stop does so although the log does not answer: it waits for
+// nothing that the next one can do.
+func TestAWorkerStopsWhileTheLogIsAway(t *testing.T) {
+	for name, cancelled := range map[string]bool{"at the end of a run": false, "at the end of a cancelled one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, proxy, l, nc := remoteBench(t)
+			speaks, goOn := make(chan struct{}), make(chan struct{})
+			w := b.newWorker(l, play(func(ctx context.Context, req model.Request, emit func(model.Chunk) error) (model.Result, error) {
+				close(speaks)
+				if cancelled {
+					<-ctx.Done()
+					proxy.Blackhole()
+					close(goOn)
+					return model.Result{}, ctx.Err()
+				}
+				<-goOn
+				return says("first")(ctx, req, emit)
+			}))
+			w.opts.Grace, w.patience = 100*time.Millisecond, 100*time.Millisecond
+			first := b.run(w, nc)
+			b.invoke("run_1", "hi")
+			<-speaks
+			if cancelled {
+				b.cancelRun("run_1")
+				<-goOn
+			} else {
+				proxy.Blackhole()
+				close(goOn)
+			}
+			stopped := make(chan struct{})
+			go func() { first.drain(); close(stopped) }()
+			select {
+			case <-stopped:
+			case <-time.After(30 * time.Second):
+				t.Error("the worker still waits for the log")
+			}
+			proxy.Heal()
+			b.worker(says("second"))
+			if _, run := b.ended("run_1"); !cancelled && run.Status != event.Completed || cancelled && run.Status != event.Cancelled {
+				t.Errorf("the run is %s", run.Status)
+			}
+			b.events()
+		})
 	}
 }

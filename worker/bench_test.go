@@ -25,11 +25,11 @@ import (
 
 // A bench is one event log with any number of workers on it.
 type bench struct {
-	t      *testing.T
-	server *eventlog.Embedded
-	lease  time.Duration
-	log    *eventlog.Log
-	store  artifacts.Store
+	t     *testing.T
+	dial  func() (*nats.Conn, error)
+	lease time.Duration
+	log   *eventlog.Log
+	store artifacts.Store
 }
 
 func newBench(t *testing.T, lease time.Duration) *bench {
@@ -44,7 +44,7 @@ func newBench(t *testing.T, lease time.Duration) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{t: t, server: srv, lease: lease, store: store}
+	b := &bench{t: t, lease: lease, store: store, dial: func() (*nats.Conn, error) { return srv.Connect(nats.MaxReconnects(-1)) }}
 	b.log, _ = b.open()
 	t.Cleanup(b.audit)
 	return b
@@ -52,7 +52,7 @@ func newBench(t *testing.T, lease time.Duration) *bench {
 
 func (b *bench) open() (*eventlog.Log, *nats.Conn) {
 	b.t.Helper()
-	nc, err := b.server.Connect(nats.MaxReconnects(-1))
+	nc, err := b.dial()
 	if err != nil {
 		b.t.Fatal(err)
 	}

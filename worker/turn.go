@@ -72,9 +72,16 @@ func (t *turn) claimed(ctx, drain context.Context, stop context.CancelCauseFunc)
 	if err := t.waitForOwner(ctx, drain, fold, head); err != nil {
 		return err
 	}
+	return t.takeOver(ctx, drain, stop, fold, head, waiting)
+}
+
+// takeOver claims the session behind what was seen of it, and does its owner's work.
+func (t *turn) takeOver(ctx, drain context.Context, stop context.CancelCauseFunc, fold *event.Session, head eventlog.Head, waiting []eventlog.Waiting) error {
 	t.journal = newJournal(t.w.log, t.key, fold, head, t.w.opts.Redactor)
 	t.journal.onAppend = t.observe
 	defer t.journal.Close()
+	// A turn that has not ended by then waits for the log, which the next owner can do too.
+	defer after(drain, t.w.opts.Grace+t.w.patience, t.writer.Close)()
 	if err := t.claim(); err != nil {
 		return err
 	}
@@ -239,15 +246,21 @@ func (t *turn) ended(runID string) {
 // drained is closed when the worker stops; what still runs after the grace is
 // broken off, unless the returned func was called.
 func (t *turn) drained(drain context.Context, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
+	return drain.Done(), after(drain, t.w.opts.Grace, func() { cancel(agent.ErrDrained) })
+}
+
+// after does something when so much time has passed since the end of ctx, unless
+// forget was called.
+func after(ctx context.Context, d time.Duration, do func()) (forget func()) {
 	done := make(chan struct{})
-	forget := context.AfterFunc(drain, func() {
+	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(t.w.opts.Grace):
-			cancel(agent.ErrDrained)
+		case <-time.After(d):
+			do()
 		case <-done:
 		}
 	})
-	return drain.Done(), func() { forget(); close(done) }
+	return func() { stop(); close(done) }
 }
 
 // handOver leaves a run to another worker: the claim is released and the ticket

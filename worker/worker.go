@@ -55,7 +55,7 @@ type Worker struct {
 	artifacts artifacts.Store
 	agents    map[string]*agent.Agent
 	opts      Options
-	patience  time.Duration // for each thing that a release asks of the log
+	patience  time.Duration // for each thing that a release asks of the log, and with the log at all when the worker stops
 
 	mu    sync.Mutex
 	held  map[eventlog.Key]*holder
@@ -81,7 +81,7 @@ func New(log *eventlog.Log, store artifacts.Store, agents map[string]*agent.Agen
 }
 
 // Run works until ctx ends, then hands over what it has: model calls are broken
-// off, running tools get a grace.
+// off, running tools get a grace. A log that does not answer keeps it for 10 s more.
 func (w *Worker) Run(ctx context.Context) error {
 	tickets, err := w.begin(ctx)
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *Worker) serve(ctx context.Context, ticket *eventlog.Ticket) {
 		t.log.Info("turn", attrs...)
 	case errors.Is(err, errElsewhere):
 		t.log.Debug("turn passed on", append(attrs, "err", err)...)
-	case errors.Is(err, agent.ErrDrained), errors.Is(err, eventlog.ErrFenced):
+	case errors.Is(err, agent.ErrDrained), errors.Is(err, eventlog.ErrFenced), errors.Is(err, eventlog.ErrClosed):
 		t.log.Info("turn handed over", append(attrs, "err", err)...)
 	default:
 		t.log.Error("turn broken off", append(attrs, "err", err)...)
