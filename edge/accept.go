@@ -56,10 +56,20 @@ func (s *Server) reserve(ctx context.Context, sub *submission) (ref eventlog.Run
 	return s.Log.Reserve(ctx, sub.tenant, sub.idempotencyKey, want)
 }
 
+// noteRun adds to the record which run the request has started, or one like it before: what a
+// key has started is known by nothing else.
+func noteRun(ctx context.Context, p runPlace) {
+	if c := callOf(ctx); c != nil {
+		c.note("session", p.key.Session)
+		c.note("run", p.runID)
+	}
+}
+
 // place puts the run's command into the inbox and has a worker woken, unless an
 // earlier request has done so. Once it returns nil the run will be executed, or
 // end in a state that can be seen.
 func (s *Server) place(ctx context.Context, sub *submission, ref eventlog.RunRef) error {
+	noteRun(ctx, placeOf(sub.tenant, ref))
 	if ref.Accepted {
 		return nil
 	}

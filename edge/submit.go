@@ -199,8 +199,6 @@ func (s *Server) runAnswer(w http.ResponseWriter, r *http.Request, c *call, sub 
 		return err
 	}
 	p := placeOf(sub.tenant, ref)
-	c.note("session", ref.SessionID)
-	c.note("run", ref.RunID)
 	if wait > 0 {
 		return s.runWait(w, ctx, c, sub, ref, wait)
 	}

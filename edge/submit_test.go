@@ -276,3 +276,24 @@ func TestResentConversationIsKnown(t *testing.T) {
 		t.Errorf("the user said %q, want %q", got, want)
 	}
 }
+
+// The record of a request that starts a run names it, whatever the protocol: nothing else says what a key has started.
+func TestRecordsNameTheRunsThatAreStarted(t *testing.T) {
+	e := newSite(t).serve(edge.Options{})
+	for path, body := range map[string]string{
+		"/v1/runs":                  `{"input":"x"}`,
+		"/v1/responses":             `{"model":"demo","input":"x","background":true}`,
+		"/langgraph/threads/t/runs": `{"assistant_id":"demo","input":{"messages":[{"role":"user","content":"x"}]}}`,
+		"/rpc":                      `{"jsonrpc":"2.0","id":1,"method":"agent.invoke","params":{"agent":"demo","input":"x"}}`,
+	} {
+		go func() {
+			if resp, err := e.try("POST", path, body, "Content-Type", "application/json"); err == nil {
+				resp.Body.Close() // a stream is left
+			}
+		}()
+		waitFor(t, func() bool { return len(e.records.of(path)) == 1 })
+		if r := e.records.of(path)[0]; r["run"] == nil || r["session"] == nil || r["agent"] == nil && path == "/v1/runs" {
+			t.Errorf("%s: %v", path, r)
+		}
+	}
+}
