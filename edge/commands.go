@@ -50,11 +50,7 @@ func (s *Server) steer(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return err
-	}
-	st, _, err := s.state(r.Context(), p)
+	p, st, _, err := s.findState(r.Context(), c, r.PathValue("run"))
 	if err != nil {
 		return err
 	}

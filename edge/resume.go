@@ -41,11 +41,7 @@ func (s *Server) resumeRun(w http.ResponseWriter, r *http.Request, c *call) erro
 // more. Once for each pause, however often it is asked for: who repeats a request
 // whose answer was lost hears how the run is.
 func (s *Server) raise(w http.ResponseWriter, r *http.Request, c *call, body resumeRequest) (answered bool, err error) {
-	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return false, err
-	}
-	st, fold, err := s.state(r.Context(), p)
+	p, st, fold, err := s.findState(r.Context(), c, r.PathValue("run"))
 	if err != nil || fold == nil || fold.Run(p.runID) == nil {
 		return false, err
 	}
@@ -97,11 +93,7 @@ func raised(fold *event.Session, runID string) bool {
 
 // resuming checks that a run can be resumed, and makes what is to be accepted.
 func (s *Server) resuming(r *http.Request, c *call, runID string, body resumeRequest) (*submission, error) {
-	p, err := s.findRun(r.Context(), c, runID)
-	if err != nil {
-		return nil, err
-	}
-	st, _, err := s.state(r.Context(), p)
+	p, st, _, err := s.findState(r.Context(), c, runID)
 	if err != nil {
 		return nil, err
 	}

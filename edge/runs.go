@@ -104,6 +104,14 @@ func (s *Server) state(ctx context.Context, p runPlace) (runState, *event.Sessio
 	return stateOf(fold, p, err)
 }
 
+// findState is state of a run that is named by its id.
+func (s *Server) findState(ctx context.Context, c *call, id string) (p runPlace, st runState, fold *event.Session, err error) {
+	if p, err = s.findRun(ctx, c, id); err == nil {
+		st, fold, err = s.state(ctx, p)
+	}
+	return p, st, fold, err
+}
+
 // stateToTell is state for an answer with what was said in the run.
 func (s *Server) stateToTell(ctx context.Context, p runPlace) (runState, *event.Session, error) {
 	fold, err := s.loadToTell(ctx, p.key)
@@ -138,11 +146,7 @@ func stateIn(fold *event.Session, p runPlace) runState {
 }
 
 func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	p, err := s.findRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return err
-	}
-	st, _, err := s.state(r.Context(), p)
+	_, st, _, err := s.findState(r.Context(), c, r.PathValue("run"))
 	if err != nil {
 		return err
 	}

@@ -135,11 +135,7 @@ func question(t *event.ToolCall) string {
 
 // findCall finds a tool call of a run in the session's fold.
 func (s *Server) findCall(ctx context.Context, c *call, runID, callID string) (runPlace, *event.ToolCall, error) {
-	p, err := s.findRun(ctx, c, runID)
-	if err != nil {
-		return p, nil, err
-	}
-	_, fold, err := s.state(ctx, p)
+	p, _, fold, err := s.findState(ctx, c, runID)
 	if err != nil {
 		return p, nil, err
 	}
