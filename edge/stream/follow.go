@@ -250,8 +250,8 @@ func (v *Viewer) await(ctx context.Context, out *output, wait func(_ context.Con
 	}
 }
 
-// pause is how long a viewer lets the event log recover.
-const pause = 250 * time.Millisecond
+// recovery is how long a viewer lets the event log recover.
+const recovery = 250 * time.Millisecond
 
 // pause waits until the log may be there again.
 func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error {
@@ -262,7 +262,7 @@ func (v *Viewer) pause(ctx context.Context, out *output, tick *time.Timer) error
 		return err
 	}
 	again := make(chan struct{})
-	timer := time.AfterFunc(pause, func() { close(again) })
+	timer := time.AfterFunc(recovery, func() { close(again) })
 	defer timer.Stop()
 	return v.wait(ctx, out, again, tick)
 }

@@ -21,13 +21,6 @@ func (v *Viewer) nextSign() time.Duration {
 	return min(max(v.shownAt, v.pingAt)+v.hub.opts.Ping, max(v.shownAt, v.beatAt)+v.hub.opts.Heartbeat)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // tick sends the signs of life that are due, and has the topic compare itself with the
 // log after silence.
 func (v *Viewer) tick(out *output, now time.Time) error {

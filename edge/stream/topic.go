@@ -255,7 +255,7 @@ func (t *topic) find(after event.Seq, into []*entry) (o outlook, b block) {
 // message was lost on its way, nothing else shows it.
 func (t *topic) checkHead(now time.Time, silence time.Duration) {
 	t.mu.Lock()
-	due := now.Sub(later(t.pulse.signAt, t.checkedAt)) >= silence
+	due := min(now.Sub(t.pulse.signAt), now.Sub(t.checkedAt)) >= silence
 	if due {
 		t.checkedAt = now
 	}
