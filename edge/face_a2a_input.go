@@ -287,7 +287,7 @@ func a2aResult(t *event.ToolCall, content []event.Part, structured json.RawMessa
 	if structured = bytes.TrimSpace(structured); len(structured) > 0 && structured[0] != '{' {
 		structured = nil // only objects are
 	}
-	return event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: content, Structured: structured, Failed: failed}
+	return resultOf(t.CallID, content, structured, failed)
 }
 
 // a2aByText reads approve, or deny and why; or the result of the only tool.

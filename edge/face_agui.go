@@ -34,10 +34,6 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request, c *call) error {
 	return s.aguiRun(w, r, c, r.PathValue("agent"), in)
 }
 
-// maxHistory bounds the body of a client that sends its whole conversation with
-// every request. Only what the session does not hold goes any further.
-func (s *Server) maxHistory() int64 { return 32 * s.opts.MaxBody }
-
 func (s *Server) aguiRun(w http.ResponseWriter, r *http.Request, c *call, agent string, in *aguiInput) error {
 	req, err := s.streamRequest(r, c, agui.Dialect{})
 	if err != nil {
@@ -135,7 +131,7 @@ func (in *aguiInput) answers(fold *event.Session) ([]event.Command, error) {
 	run := fold.Parked()
 	if run == nil {
 		if len(in.Resume) > 0 {
-			return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this thread waits for an answer: it was given already, or its time is over")
+			return nil, nothingWaits("thread")
 		}
 		return nil, nil
 	}
@@ -149,7 +145,7 @@ func (in *aguiInput) answers(fold *event.Session) ([]event.Command, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: orText(content.parts), Failed: m.Error != ""})
+			list = append(list, resultOf(t.CallID, orText(content.parts), nil, m.Error != ""))
 		}
 	}
 	if len(list) == 0 {

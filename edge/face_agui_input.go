@@ -3,9 +3,7 @@ package edge
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/runlog-dev/runlog/event"
 )
@@ -13,13 +11,13 @@ import (
 // aguiInput is AG-UI's RunAgentInput. state and context are taken and not used:
 // a session's state is the agent's.
 type aguiInput struct {
-	ThreadID string          `json:"threadId"`
-	RunID    string          `json:"runId"`
-	Protocol string          `json:"protocolVersion"` // clients from before 1.0 name none
-	Messages []aguiMessage   `json:"messages"`
-	Tools    []aguiTool      `json:"tools"`
-	Props    json.RawMessage `json:"forwardedProps"`
-	Resume   []aguiResume    `json:"resume"`
+	ThreadID string             `json:"threadId"`
+	RunID    string             `json:"runId"`
+	Protocol string             `json:"protocolVersion"` // clients from before 1.0 name none
+	Messages []aguiMessage      `json:"messages"`
+	Tools    []event.ClientTool `json:"tools"`
+	Props    json.RawMessage    `json:"forwardedProps"`
+	Resume   []aguiResume       `json:"resume"`
 }
 
 type aguiMessage struct {
@@ -31,12 +29,6 @@ type aguiMessage struct {
 	Error      string          `json:"error"`
 
 	at string // where it stands, for messages
-}
-
-type aguiTool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
 }
 
 type aguiResume struct {
@@ -71,18 +63,6 @@ func readAGUI(body []byte) (*aguiInput, error) {
 		}
 	}
 	return in, nil
-}
-
-// decodeOpen reads one JSON value and leaves out members that v does not have.
-func decodeOpen(body []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(v); err != nil {
-		if errors.Is(err, io.EOF) {
-			return bad("", "the body is empty; send JSON")
-		}
-		return jsonProblem(body, dec.InputOffset(), err)
-	}
-	return checkMembers(body)
 }
 
 // unknown are the messages that the session does not hold, in runlog's form.
@@ -202,21 +182,16 @@ func (p aguiPart) part(at string) (event.Part, error) {
 // config is what a request says about its run: the client's tools, and which
 // calls it wants to see.
 func (in *aguiInput) config() (*event.RunConfig, error) {
-	var c event.RunConfig
 	for i, t := range in.Tools {
 		if t.Name == "" {
 			return nil, bad(fmt.Sprintf("tools[%d].name", i), "tools[%d] has no name", i)
 		}
-		c.ClientTools = append(c.ClientTools, event.ClientTool(t))
 	}
 	emit, err := in.emit()
-	if err != nil {
-		return nil, err
+	if err != nil || emit == nil {
+		return clientTools(in.Tools), err
 	}
-	if c.Emit = emit; emit == nil && len(c.ClientTools) == 0 {
-		return nil, nil
-	}
-	return &c, nil
+	return &event.RunConfig{ClientTools: in.Tools, Emit: emit}, nil
 }
 
 // emit reads which tool calls the client wants to see: forwardedProps has

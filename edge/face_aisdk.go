@@ -64,10 +64,7 @@ func (s *Server) aisdkSubmit(w http.ResponseWriter, r *http.Request, c *call, in
 	if held := fold.MessageByID(last.MessageID); held != nil && (try > 0 || !same(held, *last)) {
 		last.MessageID = derivedID("msg", last.MessageID, last.text, strconv.Itoa(try))
 	}
-	req := runRequest{Agent: in.Agent, SessionID: in.ID, RunID: id, Config: in.config(), Queue: in.Queue}
-	if req.Queue == "" && fold.Parked() != nil {
-		req.Queue = event.Interrupt
-	}
+	req := runRequest{Agent: in.Agent, SessionID: in.ID, RunID: id, Config: clientTools(in.Tools), Queue: inPlaceOfAnAnswer(fold, in.Queue)}
 	sub, err := submissionOf(r, c, req, messages, bodyHash("aisdk", []byte(in.ID+"\n"+last.text)))
 	if err != nil {
 		return err

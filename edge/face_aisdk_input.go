@@ -3,7 +3,6 @@ package edge
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/runlog-dev/runlog/event"
@@ -12,13 +11,13 @@ import (
 // aisdkInput is what the AI SDK's chats send, and what an app may add to it with
 // body: agent, tools of the client's, queue.
 type aisdkInput struct {
-	ID        string         `json:"id"`
-	Messages  []aisdkMessage `json:"messages"`
-	Trigger   string         `json:"trigger"` // submit-message | regenerate-message
-	MessageID string         `json:"messageId"`
-	Agent     string         `json:"agent"`
-	Tools     []aguiTool     `json:"tools"`
-	Queue     event.Queue    `json:"queue"`
+	ID        string             `json:"id"`
+	Messages  []aisdkMessage     `json:"messages"`
+	Trigger   string             `json:"trigger"` // submit-message | regenerate-message
+	MessageID string             `json:"messageId"`
+	Agent     string             `json:"agent"`
+	Tools     []event.ClientTool `json:"tools"`
+	Queue     event.Queue        `json:"queue"`
 }
 
 type aisdkMessage struct {
@@ -69,19 +68,6 @@ func readAISDK(body []byte) (*aisdkInput, error) {
 }
 
 func (in *aisdkInput) last() *aisdkMessage { return &in.Messages[len(in.Messages)-1] }
-
-func (in *aisdkInput) config() *event.RunConfig { return clientTools(in.Tools) }
-
-func clientTools(tools []aguiTool) *event.RunConfig {
-	if len(tools) == 0 {
-		return nil
-	}
-	c := &event.RunConfig{}
-	for _, t := range tools {
-		c.ClientTools = append(c.ClientTools, event.ClientTool(t))
-	}
-	return c
-}
 
 func (p aisdkPart) tool() bool { return strings.HasPrefix(p.Type, "tool-") || p.Type == "dynamic-tool" }
 
@@ -140,7 +126,7 @@ func (m *aisdkMessage) answersText() string {
 func (m *aisdkMessage) answers(fold *event.Session) ([]event.Command, error) {
 	run := fold.Parked()
 	if run == nil {
-		return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this chat waits for an answer: it was given already, or its time is over")
+		return nil, nothingWaits("chat")
 	}
 	var list []event.Command
 	given := map[string]bool{}
@@ -158,24 +144,9 @@ func (m *aisdkMessage) answers(fold *event.Session) ([]event.Command, error) {
 	return list, unanswered(fold, run, given)
 }
 
-// unanswered refuses answers that leave the run waiting.
-func unanswered(fold *event.Session, run *event.Run, given map[string]bool) error {
-	var missing []string
-	for _, t := range fold.ToolCalls {
-		if t.RunID == run.RunID && t.Waits() && !given[t.CallID] {
-			missing = append(missing, t.CallID+" ("+t.Name+")")
-		}
-	}
-	if len(missing) > 0 {
-		return problem(http.StatusConflict, event.CodeConflict, "answer everything that the run waits for; missing: %s", strings.Join(missing, ", "))
-	}
-	return nil
-}
-
 func (p aisdkPart) command(t *event.ToolCall) (event.Command, bool) {
 	if p.State != "approval-responded" {
-		return event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: p.content(),
-			Structured: p.structured(), Failed: p.State == "output-error"}, t.Executor == event.ByClient
+		return resultOf(t.CallID, p.content(), p.structured(), p.State == "output-error"), t.Executor == event.ByClient
 	}
 	return decision(t, *p.Approval.Approved, p.Approval.Reason), t.Status == event.WaitingApproval
 }

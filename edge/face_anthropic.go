@@ -57,7 +57,7 @@ func (s *Server) acceptMessage(r *http.Request, c *call, in *anthropicInput, bod
 	if len(answers) > 0 {
 		return s.continueNamed(r.Context(), c, fold, id, "messages", func() ([]event.Command, error) {
 			if fold.Parked() == nil {
-				return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this session waits for these results: they were given already, or their time is over")
+				return nil, nothingWaits("session")
 			}
 			return answers, nil
 		})
@@ -70,10 +70,7 @@ func (s *Server) acceptMessage(r *http.Request, c *call, in *anthropicInput, bod
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{RunID: event.NewID("msg"), Agent: in.Model, SessionID: session, Config: config}
-	if fold.Parked() != nil {
-		req.Queue = event.Interrupt
-	}
+	req := runRequest{RunID: event.NewID("msg"), Agent: in.Model, SessionID: session, Config: config, Queue: inPlaceOfAnAnswer(fold, "")}
 	sub, err := submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 	if err != nil {
 		return nil, err

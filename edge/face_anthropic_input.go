@@ -128,8 +128,7 @@ func (in *anthropicInput) answers(fold *event.Session) (list []event.Command, id
 		if t == nil || t.Executor != event.ByClient {
 			continue
 		}
-		list = append(list, event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID,
-			Content: r.content, Failed: string(b["is_error"]) == "true"})
+		list = append(list, resultOf(t.CallID, r.content, nil, string(b["is_error"]) == "true"))
 		of = append(of, t.CallID)
 	}
 	if len(list) == 0 {

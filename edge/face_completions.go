@@ -26,8 +26,8 @@ type completionsInput struct {
 		Usage bool `json:"include_usage"`
 	} `json:"stream_options"`
 	Tools []struct {
-		Type     string   `json:"type"`
-		Function aguiTool `json:"function"`
+		Type     string           `json:"type"`
+		Function event.ClientTool `json:"function"`
 	} `json:"tools"`
 	N int `json:"n"`
 }
@@ -81,7 +81,7 @@ func (s *Server) acceptCompletion(r *http.Request, c *call, in *completionsInput
 	if err != nil {
 		return nil, false, err
 	}
-	tools := []aguiTool{}
+	tools := []event.ClientTool{}
 	for _, t := range in.Tools {
 		tools = append(tools, t.Function)
 	}
@@ -131,13 +131,6 @@ func (s *Server) continueCompletion(ctx context.Context, c *call, in *completion
 	return &namedRun{ref: ref, place: p, start: start}, err
 }
 
-func ignoreMissing(err error) error {
-	if toProblem(err).Status == http.StatusNotFound {
-		return nil
-	}
-	return err
-}
-
 func completionAnswers(fold *event.Session, results []completionMessage) ([]event.Command, error) {
 	run := fold.Parked()
 	var list []event.Command
@@ -153,7 +146,7 @@ func completionAnswers(fold *event.Session, results []completionMessage) ([]even
 			return nil, err
 		}
 		given[id] = true
-		list = append(list, event.Command{CommandID: id + ".result", Kind: event.Result, CallID: id, Content: orText(content.parts)})
+		list = append(list, resultOf(id, orText(content.parts), nil, false))
 	}
 	return list, unanswered(fold, run, given)
 }

@@ -131,10 +131,7 @@ func (s *Server) langgraphSubmission(r *http.Request, c *call, in *langgraphInpu
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{RunID: event.NewID("run"), Agent: in.Assistant, SessionID: fold.SessionID, Queue: in.queue()}
-	if req.Queue == "" && fold.Parked() != nil {
-		req.Queue = event.Interrupt // what is said in the place of an answer
-	}
+	req := runRequest{RunID: event.NewID("run"), Agent: in.Assistant, SessionID: fold.SessionID, Queue: inPlaceOfAnAnswer(fold, in.queue())}
 	return submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 }
 
@@ -155,7 +152,7 @@ func lastRun(fold *event.Session) *event.Run { return dialect.Shown(fold, "") }
 func (s *Server) resumeThread(ctx context.Context, c *call, in *langgraphInput, fold *event.Session) (*namedRun, error) {
 	run := fold.Parked()
 	if run == nil {
-		return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this thread waits for an answer: it was given already, or its time is over")
+		return nil, nothingWaits("thread")
 	}
 	answers, err := in.answers(fold, run)
 	if err != nil {

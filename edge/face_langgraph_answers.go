@@ -64,7 +64,7 @@ func graphResult(t *event.ToolCall, value json.RawMessage) event.Command {
 	if json.Unmarshal(value, &byCall) == nil && byCall[t.CallID] != nil && len(byCall) == 1 {
 		value = byCall[t.CallID]
 	}
-	cmd := event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID}
+	cmd := resultOf(t.CallID, nil, nil, false)
 	var text string
 	var failed struct {
 		Error *string `json:"error"`

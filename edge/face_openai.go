@@ -104,10 +104,8 @@ func (s *Server) responseSubmission(r *http.Request, c *call, in *responsesInput
 	if err != nil {
 		return nil, err
 	}
-	req := runRequest{RunID: event.NewID("resp"), Agent: in.Model, SessionID: session, Config: clientTools(in.functions())}
-	if fold.Parked() != nil {
-		req.Queue = event.Interrupt
-	}
+	req := runRequest{RunID: event.NewID("resp"), Agent: in.Model, SessionID: session, Config: clientTools(in.functions()),
+		Queue: inPlaceOfAnAnswer(fold, "")}
 	return submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
@@ -24,7 +23,7 @@ type responsesInput struct {
 	Conversation json.RawMessage `json:"conversation"` // an id, or {id}
 	Tools        []struct {
 		Type string `json:"type"`
-		aguiTool
+		event.ClientTool
 	} `json:"tools"`
 
 	items []responseItem
@@ -76,10 +75,10 @@ func (in *responsesInput) conversation() string {
 }
 
 // functions are the client's tools; others are the agent's business.
-func (in *responsesInput) functions() (list []aguiTool) {
+func (in *responsesInput) functions() (list []event.ClientTool) {
 	for _, t := range in.Tools {
 		if t.Type == "function" {
-			list = append(list, t.aguiTool)
+			list = append(list, t.ClientTool)
 		}
 	}
 	return list
@@ -104,7 +103,7 @@ func (in *responsesInput) answersOnly() bool {
 func (in *responsesInput) answers(fold *event.Session) ([]event.Command, error) {
 	run := fold.Parked()
 	if run == nil {
-		return nil, problem(http.StatusConflict, event.CodeConflict, "nothing in this conversation waits for an answer: it was given already, or its time is over")
+		return nil, nothingWaits("conversation")
 	}
 	var list []event.Command
 	given := map[string]bool{}
@@ -125,7 +124,7 @@ func (in *responsesInput) answers(fold *event.Session) ([]event.Command, error) 
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, event.Command{CommandID: t.CallID + ".result", Kind: event.Result, CallID: t.CallID, Content: orText(content.parts)})
+			list = append(list, resultOf(t.CallID, orText(content.parts), nil, false))
 		default:
 			continue
 		}
