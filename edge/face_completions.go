@@ -81,11 +81,21 @@ func (s *Server) acceptCompletion(r *http.Request, c *call, in *completionsInput
 	if err != nil {
 		return nil, false, err
 	}
+	if in.SessionID != "" {
+		if err := event.CheckID("session_id", in.SessionID); err != nil {
+			return nil, false, bad("session_id", "%s", err)
+		}
+	}
+	fold, err := s.threadFold(ctx, c, in.SessionID)
+	if err != nil {
+		return nil, false, err
+	}
 	tools := []event.ClientTool{}
 	for _, t := range in.Tools {
 		tools = append(tools, t.Function)
 	}
-	req := runRequest{RunID: event.NewID("chatcmpl"), Agent: in.Model, SessionID: in.SessionID, Config: clientTools(tools)}
+	req := runRequest{RunID: event.NewID("chatcmpl"), Agent: in.Model, SessionID: in.SessionID, Config: clientTools(tools),
+		Queue: inPlaceOfAnAnswer(fold, "")}
 	sub, err := submissionOf(r, c, req, messages, bodyHash(r.URL.Path, body))
 	if err != nil {
 		return nil, false, err

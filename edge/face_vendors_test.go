@@ -238,3 +238,30 @@ func TestChatsComeBackAfterTheirAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsSaidInPlaceOfAnAnswer ends the wait: behind a run that waits for its client another
+// one would wait for as long.
+func TestWhatIsSaidInPlaceOfAnAnswer(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions":          `{"model":"demo","session_id":"ses_1","messages":[{"role":"user","content":"something else"}]}`,
+		"/v1/responses":                 `{"model":"demo","conversation":"ses_1","input":"something else"}`,
+		"/v1/messages":                  `{"model":"demo","messages":[{"role":"user","content":"something else"}]}`,
+		"/langgraph/threads/ses_1/runs": `{"assistant_id":"demo","input":"something else"}`,
+		"/api/chat":                     `{"id":"ses_1","agent":"demo","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"something else"}]}]}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := newSite(t)
+			s.scribe("default", scenarios.SessionID).playUntilParked("client-tool")
+			e := s.edge(edge.Options{})
+			go func() { _, _ = e.try("POST", path, body, "Runlog-Session-Id", scenarios.SessionID) }() // answered when the run ends
+			var said []eventlog.Waiting
+			waitFor(t, func() (some bool) {
+				said, _ = s.log.Inbox(t.Context(), eventlog.Key{Tenant: "default", Session: scenarios.SessionID})
+				return len(said) > 0
+			})
+			if said[0].Kind != event.Invoke || said[0].Queue != event.Interrupt {
+				t.Errorf("%s, queue %q", said[0].Kind, said[0].Queue)
+			}
+		})
+	}
+}
