@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,8 +130,11 @@ func TestRoomsKeepToTheLedger(t *testing.T) {
 // have given some back.
 func TestWhoWaitsForTheLedgerIsLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{inUse: 480, collections: 1}
-		room := &Room{Most: 1000, Ledger: ledgerOf(p), UpTo: 500}
+		var inUse, collections atomic.Int64
+		inUse.Store(480)
+		collections.Store(1)
+		room := &Room{Most: 1000, Ledger: NewLedger(), UpTo: 500}
+		room.Ledger.measure = func() (int64, uint64) { return inUse.Load(), uint64(collections.Load()) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got := make(chan error, 2)
@@ -141,8 +145,8 @@ func TestWhoWaitsForTheLedgerIsLetIn(t *testing.T) {
 		if len(got) > 0 || room.Used() > 0 {
 			t.Fatal("they were let in before there was memory")
 		}
-		p.inUse = 200
-		p.collected(room.Ledger)
+		inUse.Store(200)
+		collections.Add(1)
 		began := time.Now()
 		if err := errors.Join(<-got, <-got); err != nil || time.Since(began) > time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
