@@ -50,9 +50,17 @@ func parseHop(text string) (netip.Addr, bool) {
 	return a, a.IsValid()
 }
 
+// translated are the IPv4 addresses that a network of IPv6 alone sees (RFC 6052).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
 // limitKey is what an address is counted by: itself, or for IPv6 its /64, which is
-// the least that one client gets.
+// the least that one client gets. In that of translated addresses is all of IPv4: they
+// are counted by themselves, and trusted as nobody, since anybody may have written them.
 func limitKey(a netip.Addr) string {
+	if translated.Contains(a) {
+		all := a.As16()
+		a = netip.AddrFrom4([4]byte(all[12:]))
+	}
 	if !a.IsValid() {
 		return ""
 	}

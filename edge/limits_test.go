@@ -156,6 +156,9 @@ func TestForwardedAddresses(t *testing.T) {
 			t.Errorf("without trust %+v: got %s", c, got)
 		}
 	}
+	if a, b := edge.LimitKey("64:ff9b::192.0.2.1"), edge.LimitKey("64:ff9b::192.0.2.2"); a != "192.0.2.1" || b != "192.0.2.2" {
+		t.Errorf("translated addresses are counted by %s and %s", a, b)
+	}
 	if a, b, c := edge.LimitKey("2001:db8:1:2::1"), edge.LimitKey("2001:db8:1:2:ffff::9"), edge.LimitKey("2001:db8:1:3::1"); a != b || a == c {
 		t.Errorf("%s %s %s", a, b, c)
 	}

@@ -107,6 +107,9 @@ func prefixes(text string) (all []netip.Prefix, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("--trusted-proxies: %q is neither an address nor a prefix such as 192.0.2.0/24", v)
 		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // the edge compares IPv4 addresses as such
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		all = append(all, p.Masked())
 	}
 	return all, nil

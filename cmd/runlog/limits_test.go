@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -35,6 +36,10 @@ func TestTrustedProxies(t *testing.T) {
 	want := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8::/48")}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
+	}
+	got, err = prefixes("::ffff:192.0.2.1,::ffff:198.51.100.7/120")
+	if want := "[192.0.2.1/32 198.51.100.0/24]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("IPv4 as sockets of IPv6 write it: %v %v, want %s", got, err, want)
 	}
 	for _, text := range []string{"proxy.example", "192.0.2.0/33"} {
 		if got, err := prefixes(text); err == nil {
