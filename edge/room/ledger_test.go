@@ -11,20 +11,28 @@ import (
 
 // A process is what a ledger measures.
 type process struct {
-	inUse       int64
-	collections uint64
+	inUse       atomic.Int64
+	collections atomic.Uint64
+}
+
+// using is a process that uses n bytes.
+func using(n int64) *process {
+	p := &process{}
+	p.inUse.Store(n)
+	p.collections.Store(1)
+	return p
 }
 
 func ledgerOf(p *process) *Ledger {
 	l := NewLedger()
-	l.measure = func() (int64, uint64) { return p.inUse, p.collections }
+	l.measure = func() (int64, uint64) { return p.inUse.Load(), p.collections.Load() }
 	return l
 }
 
 // collected has garbage be collected, and that be noticed.
 func (p *process) collected(l *Ledger) {
 	time.Sleep(eraAtLeast)
-	p.collections++
+	p.collections.Add(1)
 	l.Used()
 }
 
@@ -32,7 +40,7 @@ func (p *process) collected(l *Ledger) {
 // counts until it was measured, and not twice for good.
 func TestPromisesCountUntilTheyAreMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{inUse: 100, collections: 1}
+		p := using(100)
 		l := ledgerOf(p)
 		taken := 0
 		for range 100 {
@@ -43,17 +51,17 @@ func TestPromisesCountUntilTheyAreMeasured(t *testing.T) {
 		if taken != 40 || l.Used() != 500 {
 			t.Fatalf("%d were taken, %d are used", taken, l.Used())
 		}
-		p.inUse = 300 // half of it, so far
+		p.inUse.Store(300) // half of it, so far
 		p.collected(l)
 		if _, ok := l.Promise(10, 500); ok {
 			t.Error("what was promised a moment ago is forgotten")
 		}
-		p.inUse = 500
+		p.inUse.Store(500)
 		p.collected(l)
 		if used := l.Used(); used != 500 {
 			t.Errorf("%d are used of 500", used)
 		}
-		p.inUse = 100
+		p.inUse.Store(100)
 		p.collected(l)
 		if _, ok := l.Promise(400, 500); !ok {
 			t.Errorf("all have gone, and %d are used", l.Used())
@@ -65,7 +73,7 @@ func TestPromisesCountUntilTheyAreMeasured(t *testing.T) {
 // collector's to give back.
 func TestPromisesAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{inUse: 100, collections: 1}
+		p := using(100)
 		l := ledgerOf(p)
 		for range 1000 {
 			promise, ok := l.Promise(300, 500)
@@ -75,7 +83,7 @@ func TestPromisesAreReturned(t *testing.T) {
 			l.Return(promise)
 		}
 		late, _ := l.Promise(300, 500)
-		p.inUse = 400
+		p.inUse.Store(400)
 		p.collected(l)
 		p.collected(l)
 		p.collected(l)
@@ -95,7 +103,7 @@ func TestPromisesAreReturned(t *testing.T) {
 // requests have the memory.
 func TestRoomsKeepToTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{inUse: 100, collections: 1}
+		p := using(100)
 		room := &Room{Most: 1000, Ledger: ledgerOf(p), UpTo: 500}
 		a, b := &Share{Room: room, Tenant: "a"}, &Share{Room: room, Tenant: "b"}
 		if !a.Grow(300) || b.Grow(200) || !b.Grow(100) {
@@ -118,7 +126,7 @@ func TestRoomsKeepToTheLedger(t *testing.T) {
 			t.Error("one may be too large, two may not")
 		}
 		a.GiveUp()
-		p.inUse = 480
+		p.inUse.Store(480)
 		p.collected(room.Ledger)
 		if a.Grow(300) || !a.Grow(20) {
 			t.Error("streams have the memory")
@@ -130,11 +138,8 @@ func TestRoomsKeepToTheLedger(t *testing.T) {
 // have given some back.
 func TestWhoWaitsForTheLedgerIsLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inUse, collections atomic.Int64
-		inUse.Store(480)
-		collections.Store(1)
-		room := &Room{Most: 1000, Ledger: NewLedger(), UpTo: 500}
-		room.Ledger.measure = func() (int64, uint64) { return inUse.Load(), uint64(collections.Load()) }
+		p := using(480)
+		room := &Room{Most: 1000, Ledger: ledgerOf(p), UpTo: 500}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got := make(chan error, 2)
@@ -145,8 +150,8 @@ func TestWhoWaitsForTheLedgerIsLetIn(t *testing.T) {
 		if len(got) > 0 || room.Used() > 0 {
 			t.Fatal("they were let in before there was memory")
 		}
-		inUse.Store(200)
-		collections.Add(1)
+		p.inUse.Store(200)
+		p.collected(room.Ledger)
 		began := time.Now()
 		if err := errors.Join(<-got, <-got); err != nil || time.Since(began) > time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
