@@ -55,15 +55,19 @@ func (a *author) intrude(ctx context.Context, head eventlog.Head) error {
 	return nil
 }
 
-// lose takes frames off the end of the log, of which there may be a snapshot.
+// lose takes frames off the end of the log, of which there may be a snapshot: but then the log has
+// its beginning.
 func (a *author) lose(ctx context.Context) error {
-	if a.random.IntN(2) == 0 {
+	if a.gone == 0 && a.random.IntN(2) == 0 {
 		if err := a.save(ctx); err != nil {
 			return err
 		}
 	}
 	most := 1 + event.Seq(a.random.IntN(len(a.events)))
 	least := a.events[slices.IndexFunc(a.events, func(e event.Event) bool { return e.Type == event.RunStarted })].Seq // else the run is forgotten
+	if a.gone > 0 {
+		least = max(least, a.stands) // else nothing has the beginning
+	}
 	head, err := a.log.Head(ctx, a.key)
 	for err == nil && head.Seq > most && head.First > least {
 		if err = a.stream.DeleteMsg(ctx, head.Pos); err == nil {
