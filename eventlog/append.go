@@ -335,6 +335,8 @@ func (w *Writer) resolve(prev Head, id string, why error) (pos uint64, landed bo
 		return f.Pos, true, nil
 	case f.Pos == prev.Pos:
 		return 0, false, why
+	case 0 < f.Pos && f.Pos < prev.Pos:
+		return 0, false, fmt.Errorf("%w: its leader knows less than was committed", ErrUnavailable)
 	}
 	return 0, false, ErrFenced
 }

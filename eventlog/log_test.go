@@ -130,6 +130,21 @@ func TestStaleWriterGetsNothingIn(t *testing.T) {
 	checkDense(t, seqs(t, l, k, 0), 1, 5)
 }
 
+// A leader that was deposed and does not know it shows an older end of the log: that is no
+// other writer's.
+func TestALeaderThatKnowsLessFencesNobody(t *testing.T) {
+	l, k := open(t, Options{}), Key{"default", "s"}
+	w := l.Writer(k, Head{})
+	defer w.Close()
+	appendEach(t, w, 3)
+	now := w.Head()
+	for pos, want := range map[uint64]error{now.Pos - 1: ErrFenced, now.Pos + 1: ErrUnavailable} {
+		if _, landed, err := w.resolve(Head{Seq: now.Seq, Pos: pos}, "another", nil); landed || !errors.Is(err, want) {
+			t.Errorf("behind position %d: %v %v, want %v", pos, landed, err, want)
+		}
+	}
+}
+
 func TestTooLargeEventTakesNothing(t *testing.T) {
 	l := open(t, Options{})
 	w := l.Writer(Key{"default", "s"}, Head{})
