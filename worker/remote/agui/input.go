@@ -53,8 +53,8 @@ type (
 )
 
 func (a *Agent) input(t remote.Task) []byte {
-	in := input{ThreadID: t.SessionID(), RunID: t.RunID, State: orEmpty(t.Session.State), Messages: messagesOf(t.Session, t.RunID),
-		Tools: []tool{}, Context: a.opt.Context, Forwarded: orEmpty(a.opt.Forwarded)}
+	in := input{ThreadID: t.SessionID(), RunID: t.RunID, State: or(t.Session.State, "{}"), Messages: messagesOf(t.Session, t.RunID),
+		Tools: []tool{}, Context: a.opt.Context, Forwarded: or(a.opt.Forwarded, "{}")}
 	if a.opt.Protocol != "none" {
 		in.Protocol = a.opt.Protocol
 	}
@@ -65,7 +65,7 @@ func (a *Agent) input(t remote.Task) []byte {
 		in.Context = []Context{}
 	}
 	for _, c := range t.Tools {
-		in.Tools = append(in.Tools, tool{c.Name, c.Description, orEmpty(c.Parameters)})
+		in.Tools = append(in.Tools, tool{c.Name, c.Description, or(c.Parameters, "{}")})
 	}
 	for _, answer := range t.Answers {
 		in.Resume = append(in.Resume, resumeOf(answer))
@@ -73,9 +73,10 @@ func (a *Agent) input(t remote.Task) []byte {
 	return event.Encode(in)
 }
 
-func orEmpty(raw json.RawMessage) json.RawMessage {
+// or is what stands in the place of JSON that is absent.
+func or(raw json.RawMessage, absent string) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
-		return json.RawMessage("{}")
+		return json.RawMessage(absent)
 	}
 	return raw
 }

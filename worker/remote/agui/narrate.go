@@ -99,7 +99,7 @@ var tellers = map[string]func(*narrator, wireEvent) error{
 	"TOOL_CALL_END":        (*narrator).callEnd,
 	"TOOL_CALL_CHUNK":      (*narrator).callChunk,
 	"TOOL_CALL_RESULT":     (*narrator).callResult,
-	"STATE_SNAPSHOT":       func(n *narrator, e wireEvent) error { return n.say(remote.State{State: orNull(e.Snapshot)}) },
+	"STATE_SNAPSHOT":       func(n *narrator, e wireEvent) error { return n.say(remote.State{State: or(e.Snapshot, "null")}) },
 	"STATE_DELTA":          func(n *narrator, e wireEvent) error { return n.say(remote.StatePatch{Patch: e.Delta}) },
 	"MESSAGES_SNAPSHOT":    (*narrator).snapshot,
 	"ACTIVITY_SNAPSHOT":    (*narrator).activity,
@@ -122,13 +122,6 @@ var tellers = map[string]func(*narrator, wireEvent) error{
 }
 
 func quiet(*narrator, wireEvent) error { return nil }
-
-func orNull(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return json.RawMessage("null")
-	}
-	return raw
-}
 
 func text(raw json.RawMessage) (s string, ok bool) {
 	if len(raw) == 0 {
@@ -243,7 +236,7 @@ func contentOf(raw json.RawMessage) []event.Part {
 		return []event.Part{event.TextPart(s)}
 	}
 	if json.Unmarshal(raw, &parts) != nil {
-		return []event.Part{{Type: event.PartJSON, Value: orNull(raw)}}
+		return []event.Part{{Type: event.PartJSON, Value: or(raw, "null")}}
 	}
 	var list []event.Part
 	for _, p := range parts {
@@ -263,7 +256,7 @@ func (n *narrator) activity(e wireEvent) error {
 		return wrong("ACTIVITY_SNAPSHOT has no messageId, or no activityType")
 	}
 	n.acts[e.MessageID] = true
-	return n.say(remote.Activity{ID: e.MessageID, Kind: e.ActivityType, Content: orNull(e.Content)})
+	return n.say(remote.Activity{ID: e.MessageID, Kind: e.ActivityType, Content: or(e.Content, "null")})
 }
 
 // thoughtStart: what is thought after a message belongs to the next one.
@@ -319,7 +312,7 @@ func (n *narrator) whole(m wireMessage) error {
 		return nil
 	}
 	n.seen[m.ID] = true
-	if err := n.say(remote.Text{MessageID: m.ID, Delta: textOf(contentOf(orEmptyText(m.Content)))}); err != nil {
+	if err := n.say(remote.Text{MessageID: m.ID, Delta: textOf(contentOf(or(m.Content, `""`)))}); err != nil {
 		return err
 	}
 	for _, c := range m.ToolCalls {
@@ -331,13 +324,6 @@ func (n *narrator) whole(m wireMessage) error {
 		}
 	}
 	return nil
-}
-
-func orEmptyText(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return json.RawMessage(`""`)
-	}
-	return raw
 }
 
 // finish ends the leg, with what the agent asks people.
