@@ -9,7 +9,6 @@ package audit
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -75,19 +74,6 @@ func NewChecker(k eventlog.Key) *Checker {
 		runs: map[string]*run{}, calls: map[string]*call{}, texts: map[string]*message{},
 		files: map[string]*file{}, acts: map[string]bool{}, taken: map[string]bool{}, request: requests,
 	}
-}
-
-// Check checks a log that came without its frames, over HTTP for example, with
-// what is internal.
-func Check(session string, events iter.Seq[event.Event]) []Finding {
-	return NewChecker(eventlog.Key{Session: session}).all(events)
-}
-
-func (c *Checker) all(events iter.Seq[event.Event]) []Finding {
-	for e := range events {
-		c.Event(e)
-	}
-	return c.Findings()
 }
 
 // Event takes the next event of the log.

@@ -206,7 +206,7 @@ func doctoredLogs() []doctored {
 
 func TestDoctoredLogsAreFound(t *testing.T) {
 	for _, d := range doctoredLogs() {
-		wrong := Check("ses_1", slices.Values(numbered(d.events)))
+		wrong := check(numbered(d.events))
 		if !has(wrong, d.rule) {
 			t.Errorf("%s: %s: found %v", d.rule, d.what, wrong)
 		}
@@ -228,13 +228,13 @@ func TestNumbersAreHeld(t *testing.T) {
 		"another session": func(l []event.Event) []event.Event { l[5].SessionID = "ses_2"; return l },
 		"a late start":    func(l []event.Event) []event.Event { return l[4:] },
 	} {
-		if wrong := Check("ses_1", slices.Values(doctor(numbered(simple())))); !has(wrong, SeqDense) {
+		if wrong := check(doctor(numbered(simple()))); !has(wrong, SeqDense) {
 			t.Errorf("%s: found %v", what, wrong)
 		}
 	}
 	noTime := numbered(simple())
 	noTime[3].Time = event.Time{}
-	if wrong := Check("ses_1", slices.Values(noTime)); !has(wrong, EventForm) {
+	if wrong := check(noTime); !has(wrong, EventForm) {
 		t.Errorf("no time: found %v", wrong)
 	}
 }
@@ -348,7 +348,7 @@ func TestSnapshotIsCompared(t *testing.T) {
 func TestAfterABreakTheRestIsChecked(t *testing.T) {
 	list := slices.Delete(numbered(simple()), 12, 13)
 	list = append(list, list[14])
-	wrong := Check("ses_1", slices.Values(list))
+	wrong := check(list)
 	if !has(wrong, SeqDense) || !has(wrong, RunEnd) {
 		t.Errorf("found %v", wrong)
 	}
@@ -356,7 +356,7 @@ func TestAfterABreakTheRestIsChecked(t *testing.T) {
 	for range 3 * maxFindings {
 		many = append(many, many[5])
 	}
-	wrong = Check("ses_1", slices.Values(many))
+	wrong = check(many)
 	if len(wrong) != maxFindings+1 || wrong[maxFindings].Rule != More {
 		t.Errorf("%d findings, the last one %v", len(wrong), wrong[len(wrong)-1])
 	}
@@ -371,7 +371,7 @@ func TestPrefixesWithoutAValidRequestAreFound(t *testing.T) {
 		}
 		return nil
 	}
-	wrong := c.all(slices.Values(numbered(simple())))
+	wrong := feed(c, numbered(simple()))
 	if len(wrong) != 1 || wrong[0].Rule != RequestValid || wrong[0].Seq != 13 {
 		t.Errorf("found %v", wrong)
 	}

@@ -101,15 +101,15 @@ type MCPConfig struct {
 	Headers map[string]string // values may hold ${secret:NAME}
 }
 
-// Limits of one run. Zero values stand for the defaults.
+// Limits of one run. What is 0 and has no default does not limit.
 type Limits struct {
-	Steps      int
-	ToolCalls  int
+	Steps      int // default 50
+	ToolCalls  int // default 100
 	Tokens     int64
 	CostUSD    float64
-	Wall       time.Duration
+	Wall       time.Duration // default 30 min
 	Queued     time.Duration // how long a run may wait for the one before it; 0: as long as it takes
-	ToolResult int           // encoded bytes of a result in its event
+	ToolResult int           // encoded bytes of a result in its event, default DefaultToolResult
 	Session    Budget        // of all runs of the session together
 	// Pause parks a run that is out of budget until somebody resumes it, at most
 	// for ResumeWithin (0: a day); without it the run fails.
@@ -121,20 +121,15 @@ func (l Limits) budget() Budget {
 	return Budget{Steps: l.Steps, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD, Wall: l.Wall}
 }
 
-// Default limits.
-const (
-	DefaultSteps      = 50
-	DefaultToolCalls  = 100
-	DefaultWall       = 30 * time.Minute
-	DefaultToolResult = 512 << 10
-)
+// DefaultToolResult is also the most that a result may be limited to.
+const DefaultToolResult = 512 << 10
 
 // narrowed returns the limits of a run: the agent's, or what the request asks
 // for where that is less.
 func (l Limits) narrowed(by *event.Limits) Limits {
-	l.Steps = first(l.Steps, DefaultSteps)
-	l.ToolCalls = first(l.ToolCalls, DefaultToolCalls)
-	l.Wall = first(l.Wall, DefaultWall)
+	l.Steps = first(l.Steps, 50)
+	l.ToolCalls = first(l.ToolCalls, 100)
+	l.Wall = first(l.Wall, 30*time.Minute)
 	l.ToolResult = first(l.ToolResult, DefaultToolResult)
 	if by != nil {
 		l.Steps = lower(l.Steps, by.Steps)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,11 +20,10 @@ type Endpoint struct {
 	Temperature *float64
 	// MaxTokens bounds an answer whose Request does not.
 	MaxTokens int
-	// IdleTimeout ends a stream in which no byte arrives for so long; 0 is
-	// DefaultIdleTimeout.
+	// IdleTimeout ends a stream in which no byte arrives for so long; 0 is a minute.
 	IdleTimeout time.Duration
-	// StartTimeout is how long the first byte may take; 0 is DefaultStartTimeout.
-	// It is longer, because a server may load a model or think before it speaks.
+	// StartTimeout is how long the first byte may take; 0 is 5 minutes. It is longer,
+	// because a server may load a model or think before it speaks.
 	StartTimeout time.Duration
 	// SendReasoning gives an OpenAI-compatible server back what its model
 	// thought, as reasoning_content. Some servers require it, others refuse it.
@@ -32,12 +32,6 @@ type Endpoint struct {
 	// thinking or top_p; they win over what runlog sets.
 	Extra map[string]any
 }
-
-// Timeouts of endpoints that say nothing.
-const (
-	DefaultIdleTimeout  = 60 * time.Second
-	DefaultStartTimeout = 5 * time.Minute
-)
 
 // Check says what is wrong with the endpoint, or fills in the defaults.
 // defaultURL is the provider's own server.
@@ -52,12 +46,8 @@ func (e Endpoint) Check(defaultURL string) (Endpoint, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return e, fmt.Errorf("model base_url %q: expected http://host/… or https://host/…", e.BaseURL)
 	}
-	if e.IdleTimeout == 0 {
-		e.IdleTimeout = DefaultIdleTimeout
-	}
-	if e.StartTimeout == 0 {
-		e.StartTimeout = DefaultStartTimeout
-	}
+	e.IdleTimeout = cmp.Or(e.IdleTimeout, time.Minute)
+	e.StartTimeout = cmp.Or(e.StartTimeout, 5*time.Minute)
 	return e, nil
 }
 
