@@ -62,12 +62,15 @@ type Message struct {
 	usage  usage
 	err    *event.RunError
 	blocks int
-	open   string // what the last block is of, if it is open: text or thinking
-	text   []byte // of the open block
+	open   block  // the last one, if it is open
+	text   []byte // of the open block, as the inside of a JSON string
 	calls  map[string]call
 	made   []json.RawMessage
 	list   []dialect.Message
 }
+
+// A block is of a kind, text or thinking, and of a message or of reasoning.
+type block struct{ kind, of string }
 
 type call struct {
 	name, args string
@@ -117,7 +120,7 @@ func (m *Message) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Me
 	list := m.list
 	m.list = nil
 	if e.Seq <= m.d.From { // another message tells it
-		m.begun, m.blocks, m.open, m.text, m.made, m.stop = false, 0, "", nil, nil, ""
+		m.begun, m.blocks, m.open, m.text, m.made, m.stop = false, 0, block{}, nil, nil, ""
 		return nil
 	}
 	return list

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
@@ -21,8 +20,8 @@ func (m *Message) about(kind string, size int) dialect.Object {
 	return strconv.AppendInt(append(start(kind, size), `,"index":`...), int64(m.blocks-1), 10)
 }
 
-// block opens a block.
-func (m *Message) block(open string, content any) {
+// openBlock closes the open block and opens another.
+func (m *Message) openBlock(open block, content any) {
 	m.close()
 	m.begin()
 	m.blocks++
@@ -39,14 +38,14 @@ func (m *Message) delta(kind, member string, text json.RawMessage) {
 
 // done ends the open block, which is what final says.
 func (m *Message) done(final any) {
-	m.open, m.text = "", nil
+	m.open, m.text = block{}, nil
 	m.emit("content_block_stop", m.about("content_block_stop", 0))
 	m.made = append(m.made, event.Encode(final))
 }
 
 // close ends the block that is open, if one is.
 func (m *Message) close() {
-	switch kind, _ := cut(m.open); kind {
+	switch m.open.kind {
 	case "text":
 		m.done(text{"text", joined(m.text)})
 	case "thinking":
@@ -59,12 +58,6 @@ func joined(strings []byte) string {
 	var s string
 	_ = json.Unmarshal(append(append([]byte{'"'}, strings...), '"'), &s) // each of them is valid
 	return s
-}
-
-// cut takes what a block is of apart: its kind and the id.
-func cut(open string) (kind, id string) {
-	kind, id, _ = strings.Cut(open, " ")
-	return kind, id
 }
 
 type (
@@ -96,8 +89,8 @@ func (m *Message) textDelta(e event.Event) {
 	if !ok {
 		return
 	}
-	if kind, of := cut(m.open); kind != "text" || of != string(id) {
-		m.block("text "+string(id), text{Type: "text"})
+	if m.open.kind != "text" || m.open.of != string(id) {
+		m.openBlock(block{"text", string(id)}, text{Type: "text"})
 	}
 	m.text = append(m.text, delta[1:len(delta)-1]...)
 	m.delta("text_delta", "text", delta)
@@ -118,12 +111,12 @@ func (m *Message) messageCompleted(e event.Event, d event.MessageCompletedData) 
 }
 
 func (m *Message) reasoningStarted(_ event.Event, d event.ReasoningStartedData) {
-	m.block("thinking "+d.ReasoningID, thinking{Type: "thinking"})
+	m.openBlock(block{"thinking", d.ReasoningID}, thinking{Type: "thinking"})
 }
 
 func (m *Message) reasoningDelta(e event.Event) {
 	_, delta, ok := dialect.Delta(e.Data)
-	if kind, _ := cut(m.open); !ok || kind != "thinking" {
+	if !ok || m.open.kind != "thinking" {
 		return
 	}
 	m.text = append(m.text, delta[1:len(delta)-1]...)
@@ -131,7 +124,7 @@ func (m *Message) reasoningDelta(e event.Event) {
 }
 
 func (m *Message) reasoningCompleted(_ event.Event, d event.ReasoningCompletedData) {
-	if kind, of := cut(m.open); kind != "thinking" || of != d.ReasoningID {
+	if m.open != (block{"thinking", d.ReasoningID}) {
 		return
 	}
 	m.delta("signature_delta", "signature", event.Encode(d.Signature))
@@ -158,7 +151,7 @@ func (m *Message) use(kind, id string, c call) {
 			Text string `json:"text"`
 		}{c.args})
 	}
-	m.block(kind, use{kind, id, c.name, json.RawMessage("{}")})
+	m.openBlock(block{kind: kind}, use{kind, id, c.name, json.RawMessage("{}")})
 	m.delta("input_json_delta", "partial_json", event.Encode(string(input)))
 	m.done(use{kind, id, c.name, input})
 }
@@ -169,7 +162,7 @@ func (m *Message) toolEnded(e event.Event, r dialect.Result) {
 	if !ok || c.client {
 		return
 	}
-	block := result{"mcp_tool_result", r.CallID, e.Type == event.ToolFailed, []text{{"text", r.Text()}}}
-	m.block("result", block)
-	m.done(block)
+	whole := result{"mcp_tool_result", r.CallID, e.Type == event.ToolFailed, []text{{"text", r.Text()}}}
+	m.openBlock(block{kind: whole.Type}, whole)
+	m.done(whole)
 }

@@ -13,13 +13,12 @@ const Server = "runlog"
 // ApprovalPrefix and a call's id are the id of the approval that it needs.
 const ApprovalPrefix = "mcpr_"
 
-func (r *Response) toolStarted(e event.Event, d event.ToolStartedData) {
-	if e.CommandID != "" { // of a conversation that the client has sent
+func (r *Response) toolStarted(_ event.Event, d event.ToolStartedData) {
+	c := r.calls[d.CallID]
+	if c == nil {
 		return
 	}
-	r.calls[d.CallID] = &call{name: d.Name, client: d.Executor == event.ByClient}
-	i := &item{kind: kindOf(r.calls[d.CallID]), id: d.CallID}
-	r.add(i.kind, i.id, r.callItem(i, "in_progress"))
+	r.add(kindOf(c), d.CallID, r.callItem(&item{id: d.CallID}, "in_progress"))
 }
 
 func kindOf(c *call) string {
@@ -70,7 +69,6 @@ func (r *Response) toolArgs(_ event.Event, d event.ToolArgsData) {
 	if c == nil || i == nil || !i.open {
 		return
 	}
-	c.args = d.Args
 	kind := words(i.kind, "done")
 	r.emit(kind, r.about(kind, i, len(d.Args)).Text("name", d.Name).Text("arguments", d.Args))
 	if c.client {
@@ -118,7 +116,6 @@ func (r *Response) approvalRequested(_ event.Event, d event.ApprovalRequestedDat
 	if c == nil {
 		return // of a call that clients do not see
 	}
-	c.asked = true
 	if i := r.byID[d.CallID]; i != nil && i.open {
 		r.drop(i, r.callItem(i, "incomplete"))
 	}

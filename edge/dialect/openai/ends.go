@@ -8,7 +8,7 @@ import (
 type teller func(*Response, event.Event)
 
 var tellers = map[event.Type]teller{
-	event.RunStarted:         (*Response).runStarted,
+	event.RunStarted:         func(r *Response, _ event.Event) { r.begin() },
 	event.RunStatus:          dialect.Take((*Response).runStatus),
 	event.RunCompleted:       dialect.Take((*Response).runCompleted),
 	event.RunFailed:          dialect.Take((*Response).runFailed),
@@ -26,16 +26,6 @@ var tellers = map[event.Type]teller{
 	event.ToolCompleted:      dialect.Take((*Response).toolEnded),
 	event.ToolFailed:         dialect.Take((*Response).toolEnded),
 	event.ApprovalRequested:  dialect.Take((*Response).approvalRequested),
-}
-
-func (r *Response) runStarted(e event.Event) {
-	var d event.RunStartedData
-	if e.Into(&d) == nil {
-		r.agent = d.Agent
-	}
-	if e.Seq > r.d.From {
-		r.begin()
-	}
 }
 
 // runStatus ends the response of a run that is parked: the next request answers.

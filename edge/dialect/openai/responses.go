@@ -120,16 +120,13 @@ func (r *Response) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.M
 	if r.calls == nil || e.Type == event.RunStarted {
 		r.reset(e)
 	}
-	tell := tellers[e.Type]
-	if tell == nil {
-		return nil
-	}
 	r.seq, r.list = e.Seq, nil
-	if e.Seq <= r.d.From {
-		r.learn(e)
-		return nil
+	if learn := learners[e.Type]; learn != nil {
+		learn(r, e)
 	}
-	tell(r, e)
+	if tell := tellers[e.Type]; tell != nil && e.Seq > r.d.From {
+		tell(r, e)
+	}
 	return r.list
 }
 
@@ -156,26 +153,32 @@ func (r *Response) reset(e event.Event) {
 	}
 }
 
-// learn takes notice of what another response tells.
-func (r *Response) learn(e event.Event) {
-	switch e.Type {
-	case event.RunStarted:
-		r.runStarted(e)
-	case event.ToolStarted:
-		var d event.ToolStartedData
-		if e.Into(&d) == nil {
-			r.calls[d.CallID] = &call{name: d.Name, client: d.Executor == event.ByClient}
-		}
-	case event.ToolArgs:
-		var d event.ToolArgsData
-		if e.Into(&d) == nil && r.calls[d.CallID] != nil {
-			r.calls[d.CallID].args = d.Args
-		}
-	case event.ApprovalRequested:
-		var d event.ApprovalRequestedData
-		if e.Into(&d) == nil && r.calls[d.CallID] != nil {
-			r.calls[d.CallID].asked = true
-		}
+// learners take notice of what another response tells.
+var learners = map[event.Type]teller{
+	event.RunStarted:        dialect.Take((*Response).learnRun),
+	event.ToolStarted:       dialect.Take((*Response).learnCall),
+	event.ToolArgs:          dialect.Take((*Response).learnArgs),
+	event.ApprovalRequested: dialect.Take((*Response).learnAsked),
+}
+
+func (r *Response) learnRun(_ event.Event, d event.RunStartedData) { r.agent = d.Agent }
+
+// learnCall knows of the model's calls; those of a conversation that the client has sent it has.
+func (r *Response) learnCall(e event.Event, d event.ToolStartedData) {
+	if e.CommandID == "" {
+		r.calls[d.CallID] = &call{name: d.Name, client: d.Executor == event.ByClient}
+	}
+}
+
+func (r *Response) learnArgs(_ event.Event, d event.ToolArgsData) {
+	if c := r.calls[d.CallID]; c != nil {
+		c.args = d.Args
+	}
+}
+
+func (r *Response) learnAsked(_ event.Event, d event.ApprovalRequestedData) {
+	if c := r.calls[d.CallID]; c != nil {
+		c.asked = true
 	}
 }
 
