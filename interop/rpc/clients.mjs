@@ -1,7 +1,7 @@
 // The two programs under test, each one process that does any number of runs.
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
-import { createInterface } from 'node:readline'
+import { spawnSync } from 'node:child_process'
+import { program } from '../lib/program.mjs'
 
 const here = new URL('.', import.meta.url).pathname
 
@@ -19,31 +19,8 @@ export function missing(name) {
   return hint
 }
 
-/** Starts a program: .run(job) resolves to the state that a run led it to. */
+/** Starts a program: .run({urls, params, slow}) resolves to the state that a run led it to. */
 export function start(name) {
-  const { argv } = programs[name]
-  const child = spawn(argv[0], argv.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
-  const waiting = new Map()
-  const over = (why) => { for (const [, { no }] of waiting) no(new Error(why)) }
-  child.on('exit', (code) => over(`${name} ended with ${code}`))
-  child.on('error', (e) => over(String(e)))
-  createInterface({ input: child.stdout }).on('line', (line) => {
-    const { n, state, failed } = JSON.parse(line)
-    const { ok, no } = waiting.get(n)
-    waiting.delete(n)
-    state ? ok(state) : no(new Error(failed))
-  })
-  let jobs = 0
-  return {
-    run({ urls, params, slow = 0 }) {
-      const n = ++jobs
-      const state = new Promise((ok, no) => waiting.set(n, { ok, no }))
-      child.stdin.write(JSON.stringify({ n, urls, params, slow }) + '\n')
-      return state
-    },
-    stop() {
-      child.stdin.end()
-      return new Promise((ok) => child.on('exit', ok))
-    },
-  }
+  const { run, stop } = program(programs[name].argv)
+  return { run: (job) => run({ slow: 0, ...job }), stop }
 }

@@ -1,36 +1,16 @@
 // Readers of the plain views, each written as its users would.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { createInterface } from 'node:readline'
 import { APIError } from '@anthropic-ai/sdk'
 import { Stream } from '@anthropic-ai/sdk/core/streaming'
 import { MessageStream } from '@anthropic-ai/sdk/lib/MessageStream'
 import { EventSource } from 'eventsource'
 import { resumingFetch } from '../agui/resuming-fetch.mjs'
+import { program } from '../lib/program.mjs'
 
 /** The program in Python, which does any number of streams: .read(url, path), .stop(). */
 export function python() {
-  const child = spawn('python3', [new URL('reader.py', import.meta.url).pathname], { stdio: ['pipe', 'pipe', 'inherit'] })
-  const waiting = new Map()
-  child.on('exit', (code) => { for (const [, { no }] of waiting) no(new Error(`python ended with ${code}`)) })
-  createInterface({ input: child.stdout }).on('line', (line) => {
-    const { n, state, failed } = JSON.parse(line)
-    const { ok, no } = waiting.get(n)
-    waiting.delete(n)
-    state ? ok(state) : no(new Error(failed))
-  })
-  let jobs = 0
-  return {
-    read(url, path) {
-      const n = ++jobs
-      child.stdin.write(JSON.stringify({ n, url, path: path + '?dialect=v1' }) + '\n')
-      return new Promise((ok, no) => waiting.set(n, { ok, no }))
-    },
-    stop() {
-      child.stdin.end()
-      return new Promise((ok) => child.on('exit', ok))
-    },
-  }
+  const { run, stop } = program(['python3', new URL('reader.py', import.meta.url).pathname])
+  return { read: (url, path) => run({ url, path: path + '?dialect=v1' }), stop }
 }
 
 /** A reducer of ?dialect=parts: messages by id, each command replaces one. It names its dialect by a header. */
