@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/edge/dialect/openai"
@@ -113,11 +112,11 @@ func (s *Server) continueCompletion(ctx context.Context, c *call, in *completion
 	if len(results) == 0 {
 		return nil, nil
 	}
-	cut := strings.LastIndexByte(results[0].CallID, '@')
-	if cut < 0 {
+	_, runID := openai.CutCallID(results[0].CallID)
+	if runID == "" {
 		return nil, nil
 	}
-	p, err := s.findRun(ctx, c, results[0].CallID[cut+1:])
+	p, err := s.findRun(ctx, c, runID)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
@@ -146,9 +145,9 @@ func completionAnswers(fold *event.Session, results []completionMessage) ([]even
 	var list []event.Command
 	given := map[string]bool{}
 	for _, m := range results {
-		id, _, _ := strings.Cut(m.CallID, "@"+run.RunID)
+		id, of := openai.CutCallID(m.CallID)
 		t := fold.Call(id)
-		if t == nil || t.RunID != run.RunID || t.Executor != event.ByClient || t.Done() || given[id] {
+		if t == nil || of != "" && of != run.RunID || t.RunID != run.RunID || t.Executor != event.ByClient || t.Done() || given[id] {
 			continue
 		}
 		content, err := readContent("messages", map[string]json.RawMessage{"content": m.Content})

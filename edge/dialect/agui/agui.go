@@ -25,8 +25,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Protocol is the version that RUN_STARTED names to clients which name theirs.
-const Protocol = "1.0"
+// protocol is the version that RUN_STARTED names to clients which name theirs.
+const protocol = "1.0"
 
 // Dialect is AG-UI. The zero value tells a session's runs to a current client.
 type Dialect struct {

@@ -19,7 +19,7 @@ func runStarted(d Dialect, e event.Event, data event.RunStartedData) []dialect.M
 func (d Dialect) started(e event.Event, parent string) dialect.Object {
 	f := d.run(begin("RUN_STARTED", e), e).Some("parentRunId", parent)
 	if !d.Old {
-		f = f.Text("protocolVersion", Protocol)
+		f = f.Text("protocolVersion", protocol)
 	}
 	return f
 }

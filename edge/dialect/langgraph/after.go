@@ -119,7 +119,7 @@ func (a after) discarded(d event.MessageDiscardedData) []dialect.Message {
 	gone := []string{d.MessageID}
 	for _, c := range a.before.CallsOf(d.MessageID) { // of an agent that lives elsewhere
 		if c.Done() && !c.Internal {
-			gone = append(gone, ResultID(c.CallID))
+			gone = append(gone, resultID(c.CallID))
 		}
 	}
 	for _, id := range gone {

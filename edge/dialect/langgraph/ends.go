@@ -32,8 +32,8 @@ type Failure struct {
 	Message string `json:"message"`
 }
 
-// UserInterrupt is LangGraph's name for a run that somebody has cancelled.
-const UserInterrupt = "UserInterrupt"
+// userInterrupt is LangGraph's name for a run that somebody has cancelled.
+const userInterrupt = "UserInterrupt"
 
 // FailureOf is how a run has failed or was cancelled; nil if it was neither.
 func FailureOf(r *event.Run) *Failure {
@@ -41,7 +41,7 @@ func FailureOf(r *event.Run) *Failure {
 	case r.Status == event.Failed && r.Error != nil:
 		return &Failure{string(r.Error.Code), r.Error.Message}
 	case r.Status == event.Cancelled:
-		return &Failure{UserInterrupt, cancelled(r.By, r.Reason)}
+		return &Failure{userInterrupt, cancelled(r.By, r.Reason)}
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (d Dialect) failed(_ event.Event, f event.RunFailedData) []dialect.Message 
 
 // cancelled is an error, so that nobody takes half an answer for the whole.
 func (d Dialect) cancelled(_ event.Event, c event.RunCancelledData) []dialect.Message {
-	return []dialect.Message{Failure{UserInterrupt, cancelled(c.By, c.Reason)}.message()}
+	return []dialect.Message{Failure{userInterrupt, cancelled(c.By, c.Reason)}.message()}
 }
 
 func cancelled(by, reason string) string {

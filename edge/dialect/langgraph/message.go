@@ -62,8 +62,8 @@ type (
 
 var types = map[event.Role]string{event.RoleUser: "human", event.RoleAssistant: "ai", event.RoleSystem: "system"}
 
-// ResultID is the id of the message that a tool's result is.
-func ResultID(callID string) string { return callID + "-result" }
+// resultID is the id of the message that a tool's result is.
+func resultID(callID string) string { return callID + "-result" }
 
 // messages is the conversation, without the sub-agents'. What is still being
 // written is left to the chunks.
@@ -152,7 +152,7 @@ func contentOf(parts []event.Part) any {
 }
 
 func toolMessage(r dialect.Result, failed bool) message {
-	m := message{Type: "tool", ID: ResultID(r.CallID), Name: r.Name, CallID: r.CallID, Status: "success", Content: r.Text()}
+	m := message{Type: "tool", ID: resultID(r.CallID), Name: r.Name, CallID: r.CallID, Status: "success", Content: r.Text()}
 	if failed {
 		m.Status = "error"
 	}

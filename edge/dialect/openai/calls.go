@@ -7,8 +7,8 @@ import (
 	"github.com/runlog-dev/runlog/event"
 )
 
-// Server is the server_label of tools that run here.
-const Server = "runlog"
+// server is the server_label of tools that run here.
+const server = "runlog"
 
 // ApprovalPrefix and a call's id are the id of the approval that it needs.
 const ApprovalPrefix = "mcpr_"
@@ -34,7 +34,7 @@ func (r *Response) callItem(i *item, status string) any {
 	if c.client {
 		return functionCall{"function_call", i.id, i.id, c.name, c.args, status}
 	}
-	return mcpCall{Type: "mcp_call", ID: i.id, Server: Server, Name: c.name, Args: c.args, Status: status}
+	return mcpCall{Type: "mcp_call", ID: i.id, Server: server, Name: c.name, Args: c.args, Status: status}
 }
 
 // words are the event names about arguments.
@@ -119,7 +119,7 @@ func (r *Response) approvalRequested(_ event.Event, d event.ApprovalRequestedDat
 	if i := r.byID[d.CallID]; i != nil && i.open {
 		r.drop(i, r.callItem(i, "incomplete"))
 	}
-	q := approvalRequest{"mcp_approval_request", ApprovalPrefix + d.CallID, Server, c.name, c.args}
+	q := approvalRequest{"mcp_approval_request", ApprovalPrefix + d.CallID, server, c.name, c.args}
 	i := r.add(q.Type, q.ID, q)
 	i.attempt = false
 	r.done(i, q)

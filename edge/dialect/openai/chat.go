@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"strings"
+
 	"github.com/runlog-dev/runlog/edge/dialect"
 	"github.com/runlog-dev/runlog/event"
 )
@@ -112,6 +114,14 @@ type chatUsage struct {
 // CallID is the id by which the client knows a call: it brings its result to the
 // run, since requests name no session.
 func CallID(callID, runID string) string { return callID + "@" + runID }
+
+// CutCallID takes it apart; runID is empty if it is another one.
+func CutCallID(id string) (callID, runID string) {
+	if at := strings.LastIndexByte(id, '@'); at >= 0 {
+		return id[:at], id[at+1:]
+	}
+	return id, ""
+}
 
 // Next tells of an event.
 func (c *Completion) Next(e event.Event, _ []byte, _ dialect.Audience) []dialect.Message {

@@ -17,7 +17,7 @@ func runCompleted(e event.Event, d event.RunCompletedData) []dialect.Message {
 // runFailed says why, and then that the run is over: who knows only one of the
 // two words sees the failure all the same.
 func runFailed(e event.Event, d event.RunFailedData) []dialect.Message {
-	why := beginAs("error", e, EventID(e, 0, 2)).Text("code", string(d.Code)).Text("message", d.Message).Value("retryable", d.Retryable)
+	why := beginAs("error", e, firstID(e)).Text("code", string(d.Code)).Text("message", d.Message).Value("retryable", d.Retryable)
 	end := begin("session_finished", e).Text("status", "failed").Text("code", string(d.Code)).Text("message", d.Message)
 	return []dialect.Message{why.Close().Message(""), usage(end, d.Usage).Close().Message("")}
 }

@@ -23,7 +23,6 @@ package rpc
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"github.com/runlog-dev/runlog/edge/dialect"
@@ -110,14 +109,8 @@ func ofRun[D any](encode func(event.Event, D) []dialect.Message) encoder {
 	}
 }
 
-// EventID is the id of a line: that of its event, and .k for its k-th line of
-// several, but for the last.
-func EventID(e event.Event, k, of int) string {
-	if k == of-1 {
-		return e.ID
-	}
-	return e.ID + "." + strconv.Itoa(k)
-}
+// firstID is the id of the first line of two that an event leads to; the last has the event's.
+func firstID(e event.Event) string { return e.ID + ".0" }
 
 // Cursor is the position that an event_id stands for; a bare position is one too.
 func Cursor(eventID string) string { return eventID[strings.LastIndexByte(eventID, '-')+1:] }

@@ -35,7 +35,7 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 		}
 		message := dialect.Unquoted(id)
 		had := before.TextSoFar(message)
-		return sentences(e, message, had, had+dialect.Unquoted(delta), 1)
+		return sentences(e, message, had, had+dialect.Unquoted(delta))
 	}
 	list := encoders[e.Type](e)
 	var m event.MessageCompletedData
@@ -44,18 +44,18 @@ func (d Dialect) EventAfter(before *event.Session, e event.Event, _ []byte, _ di
 	}
 	text := before.TextSoFar(m.MessageID)
 	if left := text[ended(text):]; left != "" {
-		return append([]dialect.Message{sentence(e, m.MessageID, left, EventID(e, 0, 2))}, list...)
+		return append([]dialect.Message{sentence(e, m.MessageID, left, firstID(e))}, list...)
 	}
 	return list
 }
 
 // sentences tells in one line what was completed since the last one.
-func sentences(e event.Event, id, had, has string, of int) []dialect.Message {
+func sentences(e event.Event, id, had, has string) []dialect.Message {
 	from, to := ended(had), ended(has)
 	if from >= to {
 		return nil
 	}
-	return []dialect.Message{sentence(e, id, has[from:to], EventID(e, 0, of))}
+	return []dialect.Message{sentence(e, id, has[from:to], e.ID)}
 }
 
 func sentence(e event.Event, messageID, text, id string) dialect.Message {
