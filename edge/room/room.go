@@ -67,13 +67,17 @@ func (s *Share) Await(ctx context.Context, n int64) error {
 		return nil
 	}
 	w := s.join(n)
-	again := time.NewTicker(lookAfter)
-	defer again.Stop()
+	var again <-chan time.Time // without a ledger all that is given back is told
+	if s.Room.Ledger != nil {
+		tick := time.NewTicker(lookAfter)
+		defer tick.Stop()
+		again = tick.C
+	}
 	for {
 		select {
 		case <-w.in:
 			return nil
-		case now := <-again.C:
+		case now := <-again:
 			s.Room.look(now)
 		case <-ctx.Done():
 			if s.Room.leave(w) {
