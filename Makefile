@@ -40,6 +40,7 @@ soak: servers
 	RUNLOG_CHAOS=$(CHAOSTIME) go test -vet=off -count=1 -timeout 1h -run TestAClusterBearsItsFaults ./internal/systemtest
 	RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestChurn ./edge/stream
 	RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestRandomViewers ./edge
+	RUNLOG_NODES=3 RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestRandomViewers ./edge
 	RUNLOG_SOAK=$(CHURNTIME) go test -vet=off -count=1 -timeout 1h -run TestEdgesRestartUnderLoad ./deploy
 
 # Every fuzz target for FUZZTIME.
