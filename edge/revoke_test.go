@@ -208,7 +208,7 @@ func TestStreamsOutliveTheirTokenButNotItsKey(t *testing.T) {
 	w := s.scribe("a", "s")
 	w.write(started("r"))
 	e := s.serve(soon())
-	token := as[tokenAnswer](t, wantStatus(t, e.do("POST", "/v1/tokens", `{"session_id":"s","ttl":"1s"}`, "Authorization", key), 201))
+	token := as[tokenAnswer](t, wantStatus(t, e.do("POST", "/v1/tokens", `{"session_id":"s","ttl":"4s"}`, "Authorization", key), 201))
 	all := []*listener{e.listen("/v1/sessions/s/events?access_token=" + token.Token), e.listen("/v1/sessions/s/events", "Cookie", auth.Cookie+"="+token.Token)}
 	time.Sleep(time.Until(token.ExpiresAt))
 	e.get(401, "/v1/sessions/s/events?access_token="+token.Token)
