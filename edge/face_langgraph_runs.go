@@ -243,11 +243,7 @@ type assistantsSearch struct {
 
 func (s *Server) findAssistants(w http.ResponseWriter, r *http.Request) ([]graphAssistant, assistantsSearch, error) {
 	var in assistantsSearch
-	body, err := readBody(w, r, s.opts.MaxBody)
-	if err == nil && len(body) > 0 {
-		err = decodeOpen(body, &in)
-	}
-	if err != nil {
+	if err := s.readOptional(w, r, &in); err != nil {
 		return nil, in, err
 	}
 	list, err := s.assistants(r)

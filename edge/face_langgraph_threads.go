@@ -243,8 +243,8 @@ func (s *Server) threadState(w http.ResponseWriter, r *http.Request, c *call) er
 
 // threadStateAt takes the checkpoint in the body.
 func (s *Server) threadStateAt(w http.ResponseWriter, r *http.Request, c *call) error {
-	in, err := s.readStates(w, r)
-	if err != nil {
+	var in statesRequest
+	if err := s.readOptional(w, r, &in); err != nil {
 		return err
 	}
 	fold, err := s.threadOfPath(r, c)
@@ -278,18 +278,6 @@ type statesRequest struct {
 	Checkpoint graphCheckpoint `json:"checkpoint"`
 }
 
-func (s *Server) readStates(w http.ResponseWriter, r *http.Request) (statesRequest, error) {
-	in := statesRequest{}
-	body, err := readBody(w, r, s.opts.MaxBody)
-	if err != nil {
-		return in, err
-	}
-	if len(body) > 0 {
-		err = decodeOpen(body, &in)
-	}
-	return in, err
-}
-
 // maxStates bounds the states that are told at once: each holds the conversation
 // up to there. No more follow once they have more than maxTold bytes.
 const (
@@ -299,8 +287,8 @@ const (
 
 // threadHistory answers with the thread's states, the last one first.
 func (s *Server) threadHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	in, err := s.readStates(w, r)
-	if err != nil {
+	var in statesRequest
+	if err := s.readOptional(w, r, &in); err != nil {
 		return err
 	}
 	fold, err := s.threadOfPath(r, c)

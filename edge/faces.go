@@ -42,6 +42,15 @@ func decodeOpen(body []byte, v any) error {
 	return checkMembers(body)
 }
 
+// readOptional is decodeOpen of a body that may be missing.
+func (s *Server) readOptional(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := readBody(w, r, s.opts.MaxBody)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	return decodeOpen(body, v)
+}
+
 // clientTools offers a client's tools to the agent.
 func clientTools(tools []event.ClientTool) *event.RunConfig {
 	if len(tools) == 0 {
