@@ -116,24 +116,33 @@ func (c *call) countedBy(ctx context.Context) (tenant, address string) {
 }
 
 // enterMany counts the sessions of a stream of many in. They are bounded by number,
-// like streams, and by their part of the memory.
-func (s *Server) enterMany(n int) (leave func(), err error) {
+// like streams, and by their part of the memory. Where streams of a tenant are limited, it
+// has no more than half of what all may have: its streams may be few, and follow a hundred each.
+func (s *Server) enterMany(c *call, n int) (leave func(), err error) {
 	promised, err := s.promise(int64(n) * manyCost)
 	if err != nil {
 		return nil, err
 	}
-	all := s.many.Add(int64(n))
-	leave = func() {
+	all, tenant := s.many.Add(int64(n)), c.admitted.tenant
+	give := func() {
 		s.many.Add(-int64(n))
 		s.ledger.Return(promised)
 	}
 	switch {
 	case all > int64(s.opts.MaxStreams):
-		leave()
+		give()
 		return nil, s.metrics.refuse("streams", overloaded("this edge follows its limit of %d sessions for streams of many; name fewer, or try another one", s.opts.MaxStreams))
 	case s.budget.Many > 0 && all*manyCost > s.budget.Many:
-		leave()
+		give()
 		return nil, s.metrics.refuse("memory", overloaded("this edge has no memory for %d more sessions of streams of many; name fewer, or try another one", n))
+	case !s.tenants.openMany(tenant, n, s.opts.MaxStreams/2):
+		give()
+		p := problem(http.StatusTooManyRequests, event.CodeRateLimited, "more than %d sessions of one tenant are followed by streams of many at this edge; name fewer, or close some", s.opts.MaxStreams/2)
+		p.retryAfter = time.Second
+		return nil, s.metrics.refuse("tenant_streams", p)
 	}
-	return leave, nil
+	return func() {
+		s.tenants.closeMany(tenant, n)
+		give()
+	}, nil
 }

@@ -28,6 +28,7 @@ type quota struct {
 	tokens  float64
 	at      time.Time // when tokens was right
 	streams int
+	many    int // sessions that streams of many follow
 }
 
 // take spends a request, if there is one. left is how many remain, reset how long it takes
@@ -86,6 +87,29 @@ func (q *quotas) open(who string) (t *quota, ok bool) {
 	}
 	t.streams++
 	return t, true
+}
+
+// openMany counts sessions of a stream of many in, if there are no more than most then.
+func (q *quotas) openMany(t *quota, sessions, most int) (ok bool) {
+	if t == nil {
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ok = t.many+sessions <= most; ok {
+		t.many += sessions
+	}
+	return ok
+}
+
+// closeMany counts them out.
+func (q *quotas) closeMany(t *quota, sessions int) {
+	if t == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.many -= sessions
 }
 
 // close counts a stream out.

@@ -37,7 +37,7 @@ func (s *Server) manySessions(w http.ResponseWriter, r *http.Request, c *call) e
 		return err
 	}
 	defer done()
-	leave, err := s.enterMany(len(ids))
+	leave, err := s.enterMany(c, len(ids))
 	if err != nil {
 		return err
 	}

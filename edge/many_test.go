@@ -222,6 +222,30 @@ func TestSessionsOfManyAreCounted(t *testing.T) {
 
 // A stream of many sessions is refused as soon as one of them is: where the log does
 // not answer, the others are not waited for in turns of a few.
+// A tenant whose streams are limited does not use up, by few of them, what all tenants may follow by streams of many.
+func TestATenantLeavesSessionsToOthers(t *testing.T) {
+	s := newSite(t)
+	a, b := s.key("a"), s.key("b")
+	for i := range 4 {
+		s.scribe("a", fmt.Sprint("s", i)).write(started("r"))
+		s.scribe("b", fmt.Sprint("s", i)).write(started("r"))
+	}
+	e := s.edge(edge.Options{MaxStreams: 8, TenantStreams: 8})
+	first := e.listen(manyURL(3, ""), "Authorization", a)
+	first.must()
+	p := as[problem](t, wantStatus(t, e.do("GET", manyURL(2, ""), "", "Authorization", a), 429))
+	if p.Code != "rate_limited" || !strings.Contains(p.Detail, "more than 4 sessions of one tenant") {
+		t.Errorf("%+v", p)
+	}
+	e.listen(manyURL(4, ""), "Authorization", b).must()
+	e.listen(manyURL(1, ""), "Authorization", a).must()
+	first.close()
+	waitFor(t, func() bool {
+		resp, err := e.try("GET", manyURL(3, "&follow=false"), "", "Authorization", a)
+		return err == nil && resp.StatusCode == 200
+	})
+}
+
 func TestManySessionsAreRefusedWithTheFirst(t *testing.T) {
 	c := testservers.NATS(t, 1)
 	way := testservers.StartLossy(t, c.Node(0).Addr())
