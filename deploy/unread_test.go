@@ -17,7 +17,7 @@ import (
 // memory, take no more than the edge's memory, however many requests their connections have; when they have gone others
 // are served.
 func TestAnswersWithoutRoomStayWithinMemory(t *testing.T) {
-	const memory, conns, each = 96 << 20, 60, 250
+	const memory, conns, each = 96 << 20, 40, 250
 	f := startFrontOf(t, testservers.PlainRunlogBinary(t), fmt.Sprintf("RUNLOG_LOG=error\nRUNLOG_MEMORY=%d", memory), "RUNLOG_MEMORY=0")
 	f.fullSession(t)
 	stop := watchResident(t, f.edges[0].PID())

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -50,11 +51,22 @@ func chaos(t *testing.T, p *production) {
 		submit()
 	}
 	p.whole()
+	p.awaitLeader(t, viewers[0].run.SessionID)
 	for _, v := range viewers {
 		v.completed(t, p.at[0])
 		p.honest(t, v.run)
 	}
 	t.Logf("%d runs", len(viewers))
+}
+
+// awaitLeader waits for the election after the death of the node that led the log: until then
+// reads are refused with 503.
+func (p *production) awaitLeader(t *testing.T, session string) {
+	t.Helper()
+	eventually(t, "the log to have a leader", func() bool {
+		a, err := p.at[0].try(t.Context(), http.MethodGet, "/v1/sessions/"+session+"/events?follow=false", "", "Accept", ndjson)
+		return err == nil && a.StatusCode == http.StatusOK
+	})
 }
 
 // anything is an input for the probe.
