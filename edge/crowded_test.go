@@ -110,17 +110,23 @@ func TestListsOfConversationsEnd(t *testing.T) {
 	}
 }
 
-// One stream tells more conversations than there is room for at a time: one after the other.
+// longSession writes the i-th session of manyURL: 400 KiB, of which few fit at a time.
+func (s *site) longSession(i int) *scribe {
+	w := s.scribe("default", fmt.Sprint("s", i))
+	w.write(started("r"))
+	for range 12 {
+		w.write(said("r", strings.Repeat("x", 32<<10)))
+	}
+	return w
+}
+
+// One stream tells more conversations than there is room for at a time, a tenant's 1 MiB: one after the other.
 func TestSnapshotsOfManySessionsHaveRoomInTurn(t *testing.T) {
 	s := newSite(t)
 	e := s.serve(edge.Options{Stream: stream.Options{Budget: room.Budget{Told: 2 << 20}, LoadWait: 100 * time.Millisecond}})
 	const sessions = 6
 	for i := range sessions {
-		w := s.scribe("default", fmt.Sprint("s", i))
-		w.write(started("r"))
-		for range 12 { // 400 KiB; a tenant has 1 MiB
-			w.write(said("r", strings.Repeat("x", 32<<10)))
-		}
+		s.longSession(i)
 	}
 	whole := string(e.get(200, manyURL(sessions, "&snapshot=1&follow=0")))
 	if n := strings.Count(whole, "event: snapshot"); n != sessions {
@@ -138,11 +144,7 @@ func TestShorterSnapshotsOfManySessionsDoNotWaitForEachOther(t *testing.T) {
 	e := s.serve(edge.Options{Stream: stream.Options{Budget: room.Budget{Told: 2 << 20, Folds: 1}, LoadWait: 100 * time.Millisecond}})
 	const sessions = 6
 	for i := range sessions {
-		w := s.scribe("default", fmt.Sprint("s", i))
-		w.write(started("r"))
-		for range 12 { // 400 KiB; a tenant has 1 MiB
-			w.write(said("r", strings.Repeat("x", 32<<10)))
-		}
+		w := s.longSession(i)
 		list := make([]event.Event, 300)
 		for i := range list {
 			list[i] = of("r", event.Custom, event.CustomData{Name: "n", Value: json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)})

@@ -315,15 +315,22 @@ func TestHalfWrittenIsContinued(t *testing.T) {
 	dense(t, append(got, last...), 1, rounds*each+2)
 }
 
-// Who stops reading is cut off, and finds the rest where it was.
-func TestParkedReaderThatStopsReading(t *testing.T) {
-	s := parking(t, Options{WriteTimeout: time.Second}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
+// stall parks the first client of the run r, which reads no more, and says more than its socket takes.
+func (s *lotServer) stall(t testing.TB) *client {
+	t.Helper()
 	write(t, s.writer, event.RunStarted)
 	c := s.dial(t, "/s?run=r")
 	_ = c.conn.SetReadBuffer(8 << 10)
 	c.answer(t)
 	s.awaitParked(t, 1)
 	s.say(t, 100, 10_000)
+	return c
+}
+
+// Who stops reading is cut off, and finds the rest where it was.
+func TestParkedReaderThatStopsReading(t *testing.T) {
+	s := parking(t, Options{WriteTimeout: time.Second}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
+	c := s.stall(t)
 	if err := <-s.ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the stream ended with %v", err)
 	}
@@ -342,12 +349,7 @@ func TestParkedReaderThatStopsReading(t *testing.T) {
 // Who stops reading is waited for as long as there is memory for that.
 func TestParkedReadersAreNotWaitedForWithoutMemory(t *testing.T) {
 	s := parking(t, Options{WriteTimeout: time.Hour, Ledger: room.NewLedger(), Budget: room.Budget{Requests: 1}}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
-	write(t, s.writer, event.RunStarted)
-	c := s.dial(t, "/s?run=r")
-	_ = c.conn.SetReadBuffer(8 << 10)
-	c.answer(t)
-	s.awaitParked(t, 1)
-	s.say(t, 100, 10_000)
+	c := s.stall(t)
 	if err := <-s.ended; !errors.Is(err, errNoPatience) {
 		t.Fatalf("the stream ended with %v", err)
 	}
@@ -407,12 +409,7 @@ func TestWhatParkedClientsSendIsIgnored(t *testing.T) {
 // whose clients do not read, and those that come too late.
 func TestDrainFindsParkedViewers(t *testing.T) {
 	s := parking(t, Options{}, func(c *net.TCPConn) { _ = c.SetWriteBuffer(8 << 10) })
-	write(t, s.writer, event.RunStarted)
-	slow := s.dial(t, "/s?run=r")
-	_ = slow.conn.SetReadBuffer(8 << 10)
-	slow.answer(t)
-	s.awaitParked(t, 1)
-	s.say(t, 100, 10_000)
+	slow := s.stall(t)
 	await(t, "the slow one to be woken", func() bool { return s.sitting() == 0 })
 	const n = 20
 	clients := []*client{slow}
